@@ -26,6 +26,20 @@ def test_topics_are_created_once(kafka: LiveStack) -> None:
     assert admin.partition_counts(kafka.bootstrap)["created-once"] == 3
 
 
+def test_what_differs_of_a_topic_is_told_and_not_changed(kafka: LiveStack) -> None:
+    made = TopicSpec(name="differing", partitions=2, replication=-1, config={"retention.ms": "60000"})
+    wanted = TopicSpec(name="differing", partitions=2, replication=3, config={"retention.ms": "70000", "no.such": "1"})
+    admin.create_topics(kafka.bootstrap, [made])
+
+    assert admin.differences(kafka.bootstrap, [made]) == []
+    assert admin.create_topics(kafka.bootstrap, [wanted]) == []
+    assert admin.differences(kafka.bootstrap, [wanted]) == [
+        "topic 'differing' has retention.ms=60000, but the pipeline says 70000",
+        "topic 'differing' has no.such=None, but the pipeline says 1",
+        "topic 'differing' has 1 replicas, but the pipeline says 3",
+    ]
+
+
 def test_the_broker_says_which_topics_are_compacted(kafka: LiveStack) -> None:
     policies = {"thinned-out": "compact", "thinned-out-and-short": "compact,delete", "kept": "delete"}
     specs = [TopicSpec(name=name, partitions=1, config={"cleanup.policy": policy}) for name, policy in policies.items()]

@@ -42,15 +42,18 @@ def preflight(
     plan = pipeline.plan()
     _require_kafka(settings)
     paths = PipelinePaths.of(settings, name)
-    prepared = topics.prepare(settings.cluster, pipeline, plan, begun=paths.current.plan.exists())
-    report(f"created {', '.join(prepared.created)}" if prepared.created else "all topics exist")
-    if prepared.empty:
-        report(f"check the spelling of {', '.join(prepared.empty)} if it should have existed: the pipeline reads it")
-    tasks = plan.tasks(prepared.read)
-    kept = checkpoint.fitting_plan(paths.current.plan, name, plan.fingerprint(), prepared.named, tasks)
+    checked = topics.check(settings.cluster, pipeline, plan, begun=paths.current.plan.exists())
+    tasks = plan.tasks(checked.read)
+    kept = checkpoint.fitting_plan(paths.current.plan, name, plan.fingerprint(), checked.named, tasks)
     if not take_over:
         home = str(settings.home)
         lineage.require_ours(settings.cluster, name, None if kept is None else kept.lineage, home)
+    admin.create_topics(settings.cluster, checked.missing)  # last: nothing changes before all checks have passed
+    report(f"created {', '.join(checked.missing_names)}" if checked.missing else "all topics exist")
+    if checked.empty:
+        report(f"check the spelling of {', '.join(checked.empty)} if it should have existed: the pipeline reads it")
+    for line in checked.different:
+        report(line)
     report(f"{sum(tasks)} tasks; {'goes on with its checkpoint' if kept else 'starts with a new checkpoint'}")
 
 

@@ -9,17 +9,20 @@ from deltaworks.config import Kafka
 from deltaworks.dsl.pipeline import Pipeline, Topic
 from deltaworks.errors import KafkaTopicError
 from deltaworks.kafka import admin
+from deltaworks.kafka.admin import TopicSpec
 from deltaworks.topology.plan import Plan
 
 
 @dataclass(frozen=True)
-class PreparedTopics:
-    """The topics of a pipeline that the broker has."""
+class PipelineTopics:
+    """The topics of a pipeline: those that the broker has, and those that it will have."""
 
-    created: tuple[str, ...]
-    """The missing topics that were created."""
+    missing: tuple[TopicSpec, ...]
+    """Topics to be created."""
     empty: tuple[str, ...]
     """Those of them that the pipeline reads but does not declare; a misspelt name would be among them."""
+    different: tuple[str, ...]
+    """What differs between topics that exist and their declarations, a line each."""
     named: dict[str, int]
     """Partitions of every topic that the topology names as a source; a checkpoint depends on them."""
     matched: dict[str, int]
@@ -32,37 +35,51 @@ class PreparedTopics:
         """Partitions of the topics whose records go to tasks."""
         return self.named | self.matched
 
+    @property
+    def missing_names(self) -> list[str]:
+        return [topic.name for topic in self.missing]
 
-def prepare(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool) -> PreparedTopics:
-    """Creates the missing topics of the pipeline.
+
+def check(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool) -> PipelineTopics:
+    """The topics of the pipeline; creates none.
 
     Args:
         begun: the pipeline has a checkpoint. Then a topic that it reads and does not declare was there and is gone; it
             is not created, since an empty topic would hide that.
 
     Raises:
+        ConfigurationError: the cluster does not let our clients in.
         KafkaReadError: the broker does not answer.
         KafkaTopicError: a topic differs from its declaration, or is gone.
     """
     existing = admin.partition_counts(bootstrap)
     declared = {topic.name for topic in pipeline.topics}
     sources = (*plan.source_topics, *plan.global_topics)
-    missing = [topic for topic in sources if topic not in declared | existing.keys()]
-    if begun and missing:
+    gone = [topic for topic in sources if topic not in declared | existing.keys()]
+    if begun and gone:
         raise KafkaTopicError(
-            f"pipeline {pipeline.name!r} reads topics that do not exist any more: {', '.join(missing)}",
+            f"pipeline {pipeline.name!r} reads topics that do not exist any more: {', '.join(gone)}",
             hint="restore them, or list them in the pipeline's `topics` to have them created again",
         )
-    created = create(bootstrap, pipeline, plan, existing)
-    existing = admin.partition_counts(bootstrap)
-    matched = {topic for topic in existing if topic not in sources and any(s.reads(topic) for s in plan.stages)}
-    return PreparedTopics(
-        created=tuple(created),
-        empty=tuple(topic for topic in missing if topic in created),
-        named={topic: existing[topic] for topic in plan.source_topics},
-        matched={topic: existing[topic] for topic in sorted(matched)},
-        whole={topic: existing[topic] for topic in plan.global_topics},
+    wanted = _wanted(pipeline, plan, existing)
+    admin.check_partitions(existing, wanted)
+    will_be = existing | {topic.name: topic.partitions for topic in wanted}
+    matched = {topic for topic in will_be if topic not in sources and any(s.reads(topic) for s in plan.stages)}
+    return PipelineTopics(
+        missing=tuple(topic for topic in wanted if topic.name not in existing),
+        empty=tuple(gone),
+        different=tuple(admin.differences(bootstrap, [topic for topic in wanted if topic.name in existing])),
+        named={topic: will_be[topic] for topic in plan.source_topics},
+        matched={topic: will_be[topic] for topic in sorted(matched)},
+        whole={topic: will_be[topic] for topic in plan.global_topics},
     )
+
+
+def prepare(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool) -> PipelineTopics:
+    """Checks the topics of the pipeline and creates the missing ones; see `check`."""
+    topics = check(bootstrap, pipeline, plan, begun=begun)
+    admin.create_topics(bootstrap, topics.missing)
+    return topics
 
 
 def create(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, existing: Collection[str] = ()) -> list[str]:
@@ -74,9 +91,14 @@ def create(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, existing: Collectio
     Returns:
         The topics that it created.
     """
+    return admin.create_topics(bootstrap, _wanted(pipeline, plan, existing))
+
+
+def _wanted(pipeline: Pipeline, plan: Plan, existing: Collection[str]) -> list[TopicSpec]:
+    """The topics that the pipeline declares, and those that it needs and that do not exist."""
     declared = {topic.name for topic in pipeline.topics}
     others = [Topic(name) for name in all_topics(pipeline, plan) if name not in {*declared, *existing}]
-    return admin.create_topics(bootstrap, admin.topic_specs([*pipeline.topics, *others]))
+    return admin.topic_specs([*pipeline.topics, *others])
 
 
 def all_topics(pipeline: Pipeline, plan: Plan) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
@@ -35,6 +35,11 @@ class Topic:
     partitions: int = 4
     compacted: bool = False
     """Kafka keeps the last record of each key for ever, as a table topic needs."""
+    replication: int | None = None
+    """Number of replicas; None: the broker's default."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the topic, such as `{"retention.ms": "604800000"}`; None of them: the broker's defaults. A topic that
+    exists is never changed: a start names what differs."""
     timestamps: Timestamps | None = None
     """How far ahead of the clock its records may be, and what happens to others; None: any, as in Kafka Streams."""
 
@@ -322,6 +327,19 @@ class Pipeline:
                 hint="name another topic for the dead letters",
             )
         yield from self._check_timestamps(plan)
+        for topic in self.topics:
+            if topic.partitions < 1 or (topic.replication is not None and topic.replication < 1):
+                yield Problem(
+                    f"topic '{topic.name}' has partitions={topic.partitions} and replication={topic.replication}.",
+                    hint="both are at least 1; replication=None is the broker's default",
+                )
+            config: Mapping[Any, Any] = topic.config
+            for key, value in config.items():
+                if not isinstance(key, str) or not isinstance(value, str):
+                    yield Problem(
+                        f"topic '{topic.name}': config has {key!r}: {value!r}, but settings of Kafka are text.",
+                        hint=f"config={{{str(key)!r}: {str(value)!r}}}",
+                    )
         names = [topic.name for topic in self.topics]
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield Problem(f"topic '{name}' is declared twice.", hint="declare each topic once in topics=(...)")

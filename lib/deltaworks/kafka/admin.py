@@ -66,7 +66,8 @@ def topic_specs(topics: Iterable[Topic]) -> list[TopicSpec]:
         TopicSpec(
             name=topic.name,
             partitions=topic.partitions,
-            config={"cleanup.policy": "compact"} if topic.compacted else {},
+            replication=-1 if topic.replication is None else topic.replication,
+            config={**({"cleanup.policy": "compact"} if topic.compacted else {}), **topic.config},
         )
         for topic in topics
     ]
@@ -108,6 +109,54 @@ def refusal(bootstrap: Kafka, *, timeout_s: float = 5.0) -> ConfigurationError |
     return None
 
 
+def check_partitions(existing: Mapping[str, int], topics: Iterable[TopicSpec]) -> None:
+    """Checks that topics that exist have the partitions that they need.
+
+    Raises:
+        KafkaTopicError: a topic has another number of partitions.
+    """
+    for topic in topics:
+        if existing.get(topic.name, topic.partitions) != topic.partitions:
+            raise KafkaTopicError(
+                f"Topic '{topic.name}' has {existing[topic.name]} partitions, but needs {topic.partitions}.",
+                hint="the number of tasks, and so the state, depends on it; use another topic, or delete this one",
+            )
+
+
+def differences(bootstrap: Kafka, topics: Sequence[TopicSpec]) -> list[str]:
+    """What differs between topics that exist and their specifications, in words; partitions are not compared.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+    """
+    told = []
+    settings = _settings(bootstrap, [topic.name for topic in topics if topic.config])
+    for topic in topics:
+        for name, wanted in topic.config.items():
+            found = settings[topic.name].get(name)
+            if found != wanted:
+                told.append(f"topic '{topic.name}' has {name}={found}, but the pipeline says {wanted}")
+    replicas = _replicas(bootstrap, [topic.name for topic in topics if topic.replication > 0])
+    for topic in topics:
+        if topic.replication > 0 and replicas[topic.name] != topic.replication:
+            told.append(
+                f"topic '{topic.name}' has {replicas[topic.name]} replicas, but the pipeline says {topic.replication}"
+            )
+    return told
+
+
+def _replicas(bootstrap: Kafka, topics: Sequence[str]) -> dict[str, int]:
+    if not topics:
+        return {}
+    client = admin(bootstrap)  # a client that is collected while it works never answers
+    try:
+        answers = client.describe_topics(TopicCollection(list(topics)), request_timeout=_TIMEOUT_S)
+        found = {name: answer.result() for name, answer in answers.items()}
+    except KafkaException as error:
+        raise KafkaReadError(f"The replicas of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
+    return {name: min(len(partition.replicas) for partition in topic.partitions) for name, topic in found.items()}
+
+
 def create_topics(bootstrap: Kafka, topics: Iterable[TopicSpec]) -> list[str]:
     """Creates the topics that do not exist yet and waits until they can be used.
 
@@ -118,14 +167,11 @@ def create_topics(bootstrap: Kafka, topics: Iterable[TopicSpec]) -> list[str]:
         KafkaTopicError: a topic exists with another number of partitions, or cannot be created.
     """
     wanted = {topic.name: topic for topic in topics}
+    if not wanted:
+        return []
     client = admin(bootstrap)
     existing = partition_counts_of(client)
-    for name, topic in wanted.items():
-        if name in existing and existing[name] != topic.partitions:
-            raise KafkaTopicError(
-                f"Topic '{name}' has {existing[name]} partitions, but needs {topic.partitions}.",
-                hint="the number of tasks, and so the state, depends on it; use another topic, or delete this one",
-            )
+    check_partitions(existing, wanted.values())
     missing = [
         NewTopic(t.name, num_partitions=t.partitions, replication_factor=t.replication, config=dict(t.config))
         for t in wanted.values()

@@ -21,7 +21,7 @@ from deltaworks.control.intents import Intent, Intents, token
 from deltaworks.control.lineage import Watch
 from deltaworks.control.opening import FinishFirst, ReplaceIntent
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.control.topics import PreparedTopics
+from deltaworks.control.topics import PipelineTopics
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import IntentError
 from deltaworks.files import LocalFiles
@@ -67,7 +67,7 @@ class Beginning:
     plan: Plan
     settings: Settings
     paths: PipelinePaths
-    topics: PreparedTopics
+    topics: PipelineTopics
     generation: int
     code: str
 

@@ -171,6 +171,8 @@ class StreamDriver:
             self._topics = topics.prepare(self._settings.cluster, self._pipeline, self._plan, begun=has_begun)
             for topic in self._topics.empty:
                 _log.warning("topic '%s' did not exist and was created; check its spelling if it should have", topic)
+            for line in self._topics.different:
+                _log.warning("%s; it stays as it is", line)
             beginning = Beginning(
                 self._pipeline, self._plan, self._settings, self._paths, self._topics, self._generation, self._code
             )

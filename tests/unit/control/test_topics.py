@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from deltaworks import DeadLetters, Pipeline, StreamsBuilder, Topic
-from deltaworks.control import topics
-from deltaworks.errors import KafkaTopicError
+from deltaworks.control import lineage, preflight, topics
+from deltaworks.control.model import DeployOptions
+from deltaworks.errors import KafkaTopicError, LineageError
 from deltaworks.kafka import admin
+from deltaworks.settings import Settings
 
 
 class Broker:
@@ -19,6 +24,7 @@ class Broker:
         self.there = there
         monkeypatch.setattr(admin, "partition_counts", lambda _: dict(self.there))
         monkeypatch.setattr(admin, "create_topics", self.create)
+        monkeypatch.setattr(admin, "differences", lambda _, specs: [f"{spec.name} differs" for spec in specs])
 
     def create(self, _: str, specs: Iterable[admin.TopicSpec]) -> list[str]:
         new = {spec.name: spec.partitions for spec in specs if spec.name not in self.there}
@@ -41,7 +47,7 @@ def test_a_first_start_creates_what_the_topology_reads_and_writes(monkeypatch: p
     prepared = topics.prepare("", PIPELINE, PIPELINE.plan(), begun=False)
 
     assert broker.there == {"orders": 6, "enriched": 2, "users": 4, "letters": 4}
-    assert prepared.created == ("users", "letters")
+    assert prepared.missing_names == ["users", "letters"]
     assert prepared.empty == ("users",)
     assert (prepared.named, prepared.whole) == ({"orders": 6}, {"users": 4})
 
@@ -69,5 +75,68 @@ def test_a_declared_topic_that_is_gone_is_created_again(monkeypatch: pytest.Monk
     broker = Broker({"users": 4}, monkeypatch)
     pipeline = Pipeline(name="shop", topology=topology, topics=(Topic("orders"),))
 
-    assert topics.prepare("", pipeline, pipeline.plan(), begun=True).created == ("orders", "enriched")
+    assert topics.prepare("", pipeline, pipeline.plan(), begun=True).missing_names == ["orders", "enriched"]
     assert broker.there.keys() == {"users", "orders", "enriched"}
+
+
+def test_a_check_creates_nothing_and_knows_what_will_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker({"users": 4}, monkeypatch)
+    orders = Topic("orders", partitions=2, replication=3, config={"retention.ms": "60000"})
+    pipeline = Pipeline(name="shop", topology=topology, topics=(orders, Topic("users", compacted=True)))
+
+    checked = topics.check("", pipeline, pipeline.plan(), begun=False)
+
+    assert broker.there == {"users": 4}
+    assert (checked.named, checked.whole) == ({"orders": 2}, {"users": 4})
+    assert checked.missing == (
+        admin.TopicSpec(name="orders", partitions=2, replication=3, config={"retention.ms": "60000"}),
+        admin.TopicSpec(name="enriched", partitions=4, replication=-1),
+    )
+    assert checked.different == ("users differs",)
+
+
+def test_a_topic_with_other_partitions_is_refused_before_anything_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker({"users": 3}, monkeypatch)
+    pipeline = Pipeline(name="shop", topology=topology, topics=(Topic("users"),))
+
+    with pytest.raises(KafkaTopicError, match="Topic 'users' has 3 partitions, but needs 4"):
+        topics.prepare("", pipeline, pipeline.plan(), begun=False)
+
+    assert broker.there == {"users": 3}
+
+
+JOB = """
+from deltaworks import Pipeline, StreamsBuilder
+
+def topology(builder: StreamsBuilder) -> None:
+    builder.stream("orders", key=str, value=str).to("copies")
+
+pipeline = Pipeline(name="shop", topology=topology)
+"""
+
+
+def test_a_preflight_that_fails_creates_no_topic(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "shop.py").write_text(JOB)
+    settings = Settings.from_environment({"HOME": str(tmp_path)}, cwd=tmp_path)
+    broker = Broker({}, monkeypatch)
+    monkeypatch.setattr(preflight, "_require_kafka", lambda _: None)
+    monkeypatch.setattr(lineage, "require_ours", _of_another)
+    said: list[str] = []
+
+    with pytest.raises(LineageError):
+        preflight.preflight(settings, "shop", DeployOptions(), said.append, launchers=anywhere)
+    assert (broker.there, said) == ({}, [])
+
+    monkeypatch.setattr(lineage, "require_ours", lambda *_: None)
+    preflight.preflight(settings, "shop", DeployOptions(), said.append, launchers=anywhere)
+    assert broker.there == {"orders": 4, "copies": 4}
+    assert said[0] == "created orders, copies"
+
+
+def anywhere(*_: object) -> Any:
+    return SimpleNamespace(check=lambda: None)
+
+
+def _of_another(*_: object) -> None:
+    raise LineageError("it belongs to another stream")

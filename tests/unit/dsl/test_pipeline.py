@@ -76,6 +76,12 @@ def test_a_pipeline_takes_no_more_shards_than_it_wants_or_is_given(wanted: int |
         ({"dead_letters": DeadLetters(topic="a b")}, "'a b' cannot be the name of a topic."),
         ({"dead_letters": "letters"}, "dead_letters= is 'letters', not DeadLetters."),
         ({"topics": (Topic("users"), Topic("users", partitions=1))}, "topic 'users' is declared twice."),
+        ({"topics": (Topic("users", partitions=0),)}, "topic 'users' has partitions=0 and replication=None."),
+        ({"topics": (Topic("users", replication=0),)}, "topic 'users' has partitions=4 and replication=0."),
+        (
+            {"topics": (Topic("users", config={"retention.ms": 60_000}),)},  # type: ignore[dict-item]
+            "topic 'users': config has 'retention.ms': 60000, but settings of Kafka are text.",
+        ),
         ({"trigger_interval": timedelta(seconds=-1)}, "trigger_interval is negative."),
         ({"max_trigger_interval": timedelta(seconds=-1)}, "max_trigger_interval is negative."),
         ({"cores": 0}, "cores is less than one."),
