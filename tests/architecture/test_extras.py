@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "lib" / "deltaworks"
 PACKAGE_OF = {"py4j": "pyspark", "airflow": "apache-airflow"}
 """Module -> the package that brings it, which itself is made of several."""
-LAZY = {"cli", "testing"}
+LAZY = {"cli", "pytest_plugin", "testing"}
 """Parts whose functions import others; `extras.missing` names the extra of those."""
 IMPORTED_LATER = {"deltaworks.cli.replay_report"}
 """Modules of theirs that are only imported by functions."""

@@ -30,9 +30,9 @@ from confluent_kafka.admin import AdminClient
 
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
+from deltaworks.stack.ports import free_ports
 from tests.benchmarks import data, live, throughput
 from tests.benchmarks.systems import CORES, Job, System, SystemName, Topology, clear, system
-from tests.support.processes import free_ports
 
 BROKER_OPTIONS = ("-Xms256m", "-Xmx768m", "-XX:+UseSerialGC")
 _KEPT = (

@@ -24,9 +24,10 @@ from deltaworks import clock, processes
 from deltaworks.settings import Settings
 from deltaworks.stack import kafka
 from deltaworks.stack.components import read_components
+from deltaworks.stack.ports import free_ports
 from jobs.recomputed.orders import recomputation
 from tests.support.live_stack import own_settings
-from tests.support.processes import free_ports, running
+from tests.support.processes import running
 
 ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "shop", "s3cret-of-the-broker"

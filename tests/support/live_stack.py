@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from deltaworks import clock
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.errors import KafkaReadError
 from deltaworks.kafka.admin import Position, TopicSpec, begin_offsets, create_topics, end_offsets
+from deltaworks.pytest_plugin.live import own_settings as own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import Stack, up
 from deltaworks.stack.state import ComponentState, read_state
-from tests.support.processes import free_ports
 
 
 def has_read(beat: Heartbeat, ends: Mapping[tuple[str, int], int]) -> bool:
@@ -107,19 +107,6 @@ def reachable(home: Path) -> Path:
     if os.geteuid() == 0:
         home.chmod(0o711)
     return home
-
-
-def own_settings(home: Path) -> Settings:
-    """The settings of this machine, with a home and ports that nobody else has."""
-    broker, controller, postgres, airflow = free_ports(4)
-    return replace(
-        Settings.from_environment(),
-        home=home,
-        bootstrap=f"127.0.0.1:{broker}",
-        controller_port=controller,
-        postgres_port=postgres,
-        airflow_port=airflow,
-    )
 
 
 def settled_end_offsets(bootstrap: str, topics: Sequence[str], *, timeout_s: float = 60.0) -> dict[Position, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,9 +10,6 @@ from pathlib import Path
 import psutil
 
 from deltaworks import processes
-from deltaworks.stack.ports import is_free
-
-_PORTS = range(20_000, 30_000)
 
 
 @contextmanager
@@ -46,17 +42,3 @@ def is_gone(process: psutil.Process | int) -> bool:
         return not found.is_running() or found.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, all different.
-
-    Not from the range that the system gives to outgoing connections: a client that tries again and again to reach a
-    port of that range while nobody listens ends up connected to itself, and keeps the port.
-    """
-    found: set[int] = set()
-    while len(found) < count:
-        port = random.randrange(_PORTS.start, _PORTS.stop)
-        if is_free(port):
-            found.add(port)
-    return list(found)

@@ -21,8 +21,8 @@ from deltaworks.stack import lifecycle, ports
 from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.components import Component
 from deltaworks.stack.native import NativeHost
+from deltaworks.stack.ports import free_ports
 from deltaworks.stack.state import ComponentState
-from tests.support.processes import free_ports
 from tests.unit.other_stack import OtherStack, running
 
 

@@ -90,6 +90,7 @@ def _pipeline_files(name: str, *, join: bool) -> dict[str, str]:
         f"jobs/sample_data/{name}.py": _rendered("sample_data.py", values),
         f"jobs/quality/{name}.py": _rendered("quality.py", values),
         f"tests/test_{name}.py": _rendered("test_job.py", values),
+        f"tests/test_{name}_live.py": _rendered("test_job_live.py", values),
     }
 
 

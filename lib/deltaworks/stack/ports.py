@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import time
 from contextlib import closing
@@ -13,6 +14,7 @@ from deltaworks.errors import StackError
 
 _LOOPBACK = "127.0.0.1"
 _POLL_S = 0.05
+_PORTS = range(20_000, 30_000)
 
 
 def is_free(port: int) -> bool:
@@ -24,6 +26,20 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now, all different.
+
+    Not from the range that the system gives to outgoing connections: a client that tries again and again to reach a
+    port of that range while nobody listens ends up connected to itself, and keeps the port.
+    """
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.randrange(_PORTS.start, _PORTS.stop)
+        if is_free(port):
+            found.add(port)
+    return list(found)
 
 
 def answers(port: int) -> bool:

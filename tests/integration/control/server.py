@@ -17,8 +17,8 @@ import psycopg
 
 from deltaworks.settings import Settings
 from deltaworks.stack import tether
+from deltaworks.stack.ports import free_ports
 from deltaworks.stack.postgres import find_binaries, server_user
-from tests.support.processes import free_ports
 
 
 @dataclass

@@ -29,9 +29,10 @@ from deltaworks.errors import (
     IncompatibleCheckpointError,
     StackError,
 )
+from deltaworks.stack.ports import free_ports
 from tests.integration.control import fake_driver
 from tests.integration.control.conftest import Control
-from tests.support.processes import free_ports, is_gone
+from tests.support.processes import is_gone
 
 DEPLOY = """
 import sys

@@ -20,8 +20,8 @@ from deltaworks.errors import (
 )
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
+from deltaworks.stack.ports import free_ports
 from tests.support.live_stack import LiveStack
-from tests.support.processes import free_ports
 
 PIPELINE = """
 from deltaworks import Pipeline, String, Topic

@@ -21,9 +21,9 @@ from deltaworks.control.model import DeployOptions
 from deltaworks.control.registry_schema import metadata
 from deltaworks.errors import ControlUnavailableError, FencedError
 from deltaworks.settings import Settings
+from deltaworks.stack.ports import free_ports
 from tests.integration.control.conftest import Control, project
 from tests.integration.control.server import Server
-from tests.support.processes import free_ports
 
 
 def beat(generation: int, **fields: object) -> Heartbeat:

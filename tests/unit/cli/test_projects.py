@@ -41,9 +41,11 @@ def test_a_new_project_passes_its_own_tests_lint_and_types(monkeypatch: pytest.M
         "jobs/sample_data/user_refunds.py",
         "jobs/quality/user_refunds.py",
         "tests/test_user_refunds.py",
+        "tests/test_payments_live.py",
+        "tests/test_user_refunds_live.py",
     }
     assert 'name = "my-streams"' in (project / "pyproject.toml").read_text()
-    assert deltaworks(monkeypatch, project, "test", "-q") == 0
+    assert deltaworks(monkeypatch, project, "test", "-q", "--ignore-glob", "*_live.py") == 0
     for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]):
         done = subprocess.run(
             [sys.executable, "-m", *command], cwd=project, capture_output=True, text=True, check=False
@@ -57,7 +59,7 @@ def test_failing_tests_are_the_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert deltaworks(monkeypatch, tmp_path, "init") == 0
     (tmp_path / "tests" / "test_wrong.py").write_text("def test_wrong() -> None:\n    assert 1 == 2\n")
 
-    assert deltaworks(monkeypatch, tmp_path, "test", "-q") == 1
+    assert deltaworks(monkeypatch, tmp_path, "test", "-q", "tests/test_wrong.py") == 1
 
 
 def test_nothing_is_overwritten(

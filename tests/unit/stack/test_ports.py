@@ -10,7 +10,7 @@ import pytest
 
 from deltaworks.errors import StackError
 from deltaworks.stack import ports
-from tests.support.processes import free_ports
+from deltaworks.stack.ports import free_ports
 
 
 def listening() -> socket.socket:

@@ -1,0 +1,259 @@
+"""The real thing in a test: a Kafka broker, a pipeline on Spark, and its Delta tables.
+
+The fixtures `kafka`, `stream` and `tables` of the pytest plugin give them to a test. The broker is started once,
+natively; each test has topics, a checkpoint and tables of its own.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from deltaworks.errors import DeltaworksError, StackError
+from deltaworks.serdes.base import Serde
+from deltaworks.testing.topics import TestRecord
+from deltaworks.testing.typed import topic_serde
+from deltaworks.topology.records import Headers
+
+if TYPE_CHECKING:
+    from deltaworks.dsl.pipeline import Pipeline
+    from deltaworks.settings import Settings
+
+K = TypeVar("K")
+V = TypeVar("V")
+_LINES = 25
+_OF_KAFKA = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class LiveKafka:
+    """The topics of a real broker.
+
+    Args:
+        settings: say where it is.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @property
+    def bootstrap(self) -> str:
+        """Its address, for clients of your own."""
+        return self.settings.bootstrap
+
+    def produce(
+        self,
+        topic: str,
+        records: Iterable[tuple[Any, Any] | tuple[Any, Any, int]],
+        *,
+        key: Any = None,
+        value: Any = None,
+        partitions: int = 4,
+    ) -> None:
+        """Writes records, in order, and waits until they are there.
+
+        Args:
+            topic: Their topic, which is created if it does not exist.
+            records: Key, value and, if it matters, the timestamp in milliseconds.
+            key: Type or serde of the keys; None: that of each key.
+            value: Type or serde of the values; None: that of each value.
+            partitions: Of a new topic.
+
+        Raises:
+            StackError: A record was not acknowledged.
+        """
+        from confluent_kafka import Producer
+
+        from deltaworks.kafka.admin import TopicSpec, create_topics, partition_counts
+        from deltaworks.kafka.clients import make
+
+        if topic not in partition_counts(self.settings.cluster):
+            create_topics(self.settings.cluster, [TopicSpec(name=topic, partitions=partitions)])
+        failed: list[object] = []
+        ours = {"partitioner": "murmur2_random", "linger.ms": 5, "log_level": 0}
+        producer = make(Producer, self.settings.cluster, ours)
+        for record in records:
+            at: dict[str, Any] = {"timestamp": record[2]} if len(record) == 3 else {}
+            producer.produce(
+                topic,
+                _encoded(record[1], value, topic, "value"),
+                _encoded(record[0], key, topic, "key"),
+                on_delivery=lambda error, _: failed.append(error) if error is not None else None,
+                **at,
+            )
+        left = producer.flush(30)
+        if left or failed:
+            raise StackError(f"{left + len(failed)} records of '{topic}' were not acknowledged: {failed[:1]}.")
+
+    def read(self, topic: str, *, key: type[K] | Serde[K], value: type[V] | Serde[V]) -> list[TestRecord[K, V]]:
+        """All committed records of a topic, by partition and offset.
+
+        Args:
+            topic: Its name.
+            key: Type or serde of the keys.
+            value: Type or serde of the values.
+        """
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+        from deltaworks.kafka.admin import end_offsets
+        from deltaworks.kafka.clients import make
+
+        key_serde: Serde[K] = topic_serde(key, None, topic, "key")
+        value_serde: Serde[V] = topic_serde(value, None, topic, "value")
+        ours = {
+            "group.id": "deltaworks-test",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+        unread = {partition for _, partition in end_offsets(self.settings.cluster, [topic])}
+        found: list[tuple[int, int, TestRecord[K, V]]] = []
+        consumer = make(Consumer, self.settings.cluster, ours)
+        try:
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in sorted(unread)])
+            while unread:
+                for message in consumer.consume(500, timeout=1.0):
+                    error, at = message.error(), message.partition() or 0
+                    if error is not None:
+                        if error.code() != KafkaError._PARTITION_EOF:
+                            raise StackError(f"'{topic}' cannot be read: {error.str()}.")
+                        unread.discard(at)
+                        continue
+                    content = message.key(), message.value()
+                    record = TestRecord(
+                        None if content[0] is None else key_serde.deserialize(content[0]),
+                        None if content[1] is None else value_serde.deserialize(content[1]),
+                        message.timestamp()[1],
+                        _headers(message.headers()),
+                    )
+                    found.append((at, message.offset() or 0, record))
+        finally:
+            consumer.close()
+        return [record for _, _, record in sorted(found, key=lambda each: each[:2])]
+
+    def delete_topics(self) -> None:
+        """Deletes all topics, those of pipelines included, so that the next test begins from nothing."""
+        from deltaworks.kafka.admin import admin, delete_topics, partition_counts_of
+
+        there = partition_counts_of(admin(self.settings.cluster))
+        delete_topics(self.settings.cluster, [topic for topic in there if topic not in _OF_KAFKA])
+
+
+class LiveStreams:
+    """Runs pipelines on Spark, in processes of their own: `stream(pipeline)`.
+
+    Args:
+        settings: say where Kafka is, and the home of checkpoints and tables.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def __call__(self, pipeline: Pipeline) -> None:
+        """Processes what the topics hold now, and returns when it is committed. A further call goes on from there.
+
+        Raises:
+            StreamEndedError: The driver failed; the message has the end of its log.
+        """
+        from deltaworks.spark.sending import dumped
+
+        home = self._settings.home
+        home.mkdir(parents=True, exist_ok=True)
+        file, log = home / f"{pipeline.name}.pickle", home / f"{pipeline.name}.log"
+        file.write_bytes(dumped(pipeline))
+        with log.open("ab") as out:
+            done = subprocess.run(
+                [sys.executable, "-m", "deltaworks.pytest_plugin.live", str(file)],
+                cwd=self._settings.project,
+                env=self._settings.process_environment(),
+                stdout=out,
+                stderr=out,
+                check=False,
+            )
+        if done.returncode != 0:
+            lines = log.read_text(errors="replace").splitlines()[-_LINES:]
+            raise StreamEndedError(
+                f"The pipeline '{pipeline.name}' ended with exit code {done.returncode}:\n" + "\n".join(lines)
+            )
+
+
+class StreamEndedError(DeltaworksError):
+    """A pipeline that a test ran has failed."""
+
+
+class LiveTables(Mapping[str, list[dict[str, Any]]]):
+    """Delta tables: `tables["revenue"]` is a list of rows.
+
+    Args:
+        root: The folder of the tables.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def __getitem__(self, name: str) -> list[dict[str, Any]]:
+        from deltaworks.lakehouse.catalog import table_names
+        from deltaworks.lakehouse.reading import dataset
+
+        if name not in (known := table_names(self.root)):
+            raise KeyError(f"there is no Delta table '{name}'; there are: {', '.join(known) or 'none yet'}")
+        rows: list[dict[str, Any]] = dataset(self.root / name).to_table().to_pylist()
+        return rows
+
+    def __iter__(self) -> Iterator[str]:
+        from deltaworks.lakehouse.catalog import table_names
+
+        return iter(table_names(self.root))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def own_settings(home: Path) -> Settings:
+    """The settings of the project, with a home and ports that nobody else has."""
+    from deltaworks.settings import Settings
+    from deltaworks.stack.ports import free_ports
+
+    broker, controller, postgres, airflow = free_ports(4)
+    return replace(
+        Settings.from_environment(),
+        home=home,
+        bootstrap=f"127.0.0.1:{broker}",
+        controller_port=controller,
+        postgres_port=postgres,
+        airflow_port=airflow,
+    )
+
+
+def _encoded(content: Any, given: Any, topic: str, part: str) -> bytes | None:
+    if content is None:
+        return None
+    return topic_serde(type(content) if given is None else given, None, topic, part).serialize(content)
+
+
+def _headers(found: Any) -> Headers:
+    return tuple(found or ())
+
+
+def _run(file: Path) -> int:
+    """Runs the pipeline of a file; returns the exit code."""
+    from deltaworks import exits
+    from deltaworks.settings import Settings
+    from deltaworks.spark.streaming import run
+
+    settings = Settings.from_environment()
+    try:
+        run(pickle.loads(file.read_bytes()), settings, until_caught_up=True)
+    except DeltaworksError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return exits.code_of(error)
+    return exits.OK
+
+
+if __name__ == "__main__":
+    sys.exit(_run(Path(sys.argv[1])))
