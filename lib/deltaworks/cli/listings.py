@@ -310,7 +310,24 @@ class Config(_Document, frozen=True, kw_only=True):
     settings: list[SettingListed]
 
 
-DOCUMENTS = (Tables, Status, Quality, Replays, SetAside, Config)
+class FindingListed(_Document, frozen=True, kw_only=True):
+    """What a check of `doctor` has found."""
+
+    name: str
+    outcome: str
+    """`ok`, `warning`, `failed` or `skipped`."""
+    found: str
+    hint: str | None
+    """What to do about it."""
+
+
+class Doctor(_Document, frozen=True, kw_only=True):
+    """`deltaworks doctor --json`"""
+
+    checks: list[FindingListed]
+
+
+DOCUMENTS = (Tables, Status, Quality, Replays, SetAside, Config, Doctor)
 
 
 def instant(time_ms: int) -> datetime:
