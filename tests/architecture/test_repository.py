@@ -181,3 +181,13 @@ def test_contributing_lists_every_format_on_disk() -> None:
 
     assert found and table
     assert set(re.findall(r"`([\w/]+\.py)`", table[0])) == versioned
+
+
+def test_no_test_writes_into_the_home_of_the_clone() -> None:
+    """A home that holds something else is not marked as ours, so `make down` would not delete it."""
+    home = '".delta' + 'works"'  # in parts, since this file is one of those that are searched
+    naming = [
+        str(file.relative_to(ROOT)) for file, text in texts() if f"ROOT / {home}" in text or f"root / {home}" in text
+    ]
+
+    assert naming == []

@@ -576,7 +576,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, li
         [
             *(sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports"),
             *("--hide-error-context", "--no-error-summary", "--no-pretty"),
-            *("--config-file", "", "--cache-dir", str(root / ".deltaworks" / "cache" / "mypy"), str(folder)),
+            *("--config-file", "", "--cache-dir", str(root / ".mypy_cache" / "typed"), str(folder)),
         ],
         env={"MYPYPATH": str(root / "lib")},
         cwd=root,
