@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.stack.lifecycle import down
-from tests.support.live_stack import LiveStack, own_settings, reachable
+from tests.support.live_stack import LiveStack, reachable
 
 _NEED_AIRFLOW = ("tests/integration", "tests/system/healing")
 _NEED_KAFKA = ("tests/spark", "tests/system/kills", "tests/system/recovery", "tests/system/soak")

@@ -136,12 +136,13 @@ class Found:
     text: str = field(repr=False)
     origin: str
     """The variable, or the key and its file."""
-    by_reference: bool = False
+    reference: Reference | None = None
+    """Where it was read from; None: the file has it."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """What environment variables and the file say, the variables first."""
+    """The values of environment variables and of the file; the variables win."""
 
     variables: Mapping[str, str] = field(repr=False)
     of_file: Mapping[str, Found] = field(default_factory=dict)
@@ -158,7 +159,7 @@ class Values:
         return self.variables.get(name) or (self.of_file[name].text if name in self.of_file else None)
 
     def kept(self) -> Values:
-        """What is kept with the settings: of variables, only which of them are set."""
+        """The part to keep with the settings: of variables, only which of them are set."""
         return replace(self, variables={name: name for name in KEYS.values() if self.variables.get(name)})
 
     def origin(self, name: str) -> str | None:
@@ -173,7 +174,7 @@ class Values:
 
     def is_reference(self, name: str) -> bool:
         """Whether the value was read from where the file refers to."""
-        return not self.variables.get(name) and name in self.of_file and self.of_file[name].by_reference
+        return not self.variables.get(name) and name in self.of_file and self.of_file[name].reference is not None
 
 
 def read(project: Path, variables: Mapping[str, str]) -> Values:
@@ -191,12 +192,12 @@ def read(project: Path, variables: Mapping[str, str]) -> Values:
                 f"{ENVIRONMENT} is '{wanted}', but there is no {file} that says what it is.",
                 hint=f"write [environments.{wanted}] into it, or leave {ENVIRONMENT} unset",
             ) from None
-        return Values(variables, passed_on=_kafka_variables(variables), kafka=_of_variables(variables))
+        document = {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{file} cannot be read: {error}.") from error
     environments = _table(document.pop("environments", {}), "environments", file)
     default = document.pop("environment", None)
-    chosen = None if default is None and not variables.get(ENVIRONMENT) else variables.get(ENVIRONMENT) or str(default)
+    chosen = variables.get(ENVIRONMENT) or (None if default is None else str(default))
     if chosen is not None and chosen not in environments:
         known = ", ".join(environments) or "none"
         raise ConfigurationError(
@@ -205,41 +206,34 @@ def read(project: Path, variables: Mapping[str, str]) -> Values:
     for name, each in environments.items():
         _check(_table(each, f"environments.{name}", file), f"environments.{name}.", file)
     _check(document, "", file)
-    layers = [("", document), (f"environments.{chosen}.", environments.get(chosen or "", {}))]
-    given = {
-        key: (f"{prefix}{key}", value) for prefix, layer in layers for key, value in layer.items() if key != "kafka"
-    }
-    passed_on = _kafka_variables(variables)
-    found = {
-        KEYS[key]: _found(key, name, value, file, variables, passed_on)
-        for key, (name, value) in given.items()
-        if not variables.get(KEYS[key])  # what does not hold need not be there
-    }
+    given: dict[str, tuple[str, Any]] = {}
     kafka: dict[str, str | Reference] = {}
-    for prefix, layer in layers:
+    for prefix, layer in (("", document), (f"environments.{chosen}.", environments[chosen] if chosen else {})):
+        given |= {key: (f"{prefix}{key} in {file}", value) for key, value in layer.items() if key != "kafka"}
         kafka |= {
             name: _kafka_setting(name, value, f"{prefix}kafka.{name} in {file}", file.parent)
             for name, value in layer.get("kafka", {}).items()
         }
-    kafka |= _of_variables(variables)
-    for each in kafka.values():
-        if isinstance(each, Reference) and each.env is not None and variables.get(each.env):
-            passed_on[each.env] = variables[each.env]
+    kafka |= _kafka_variables(variables)
+    found = {
+        KEYS[key]: _found(key, value, origin, file.parent, variables)
+        for key, (origin, value) in given.items()
+        if not variables.get(KEYS[key])  # what does not hold need not be there
+    }
+    references = [*(each.reference for each in found.values()), *kafka.values()]
+    named = {each.env for each in references if isinstance(each, Reference) and each.env is not None}
+    passed_on = {name: variables[name] for name in named if variables.get(name)}
     return Values(variables, found, chosen, passed_on, kafka)
 
 
-def _kafka_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name.startswith(KAFKA) and value}
-
-
-def _of_variables(variables: Mapping[str, str]) -> dict[str, str | Reference]:
+def _kafka_variables(variables: Mapping[str, str]) -> dict[str, Reference]:
     """Settings of Kafka's clients that are variables: references, as any of them may be a secret."""
-    names = {
-        variable: variable.removeprefix(KAFKA).lower().replace("_", ".") for variable in _kafka_variables(variables)
-    }
-    for variable, name in names.items():
+    found = {}
+    for variable in (name for name, value in variables.items() if name.startswith(KAFKA) and value):
+        name = variable.removeprefix(KAFKA).lower().replace("_", ".")
         _require_theirs(name, variable)
-    return {name: Reference(origin=variable, env=variable) for variable, name in names.items()}
+        found[name] = Reference(origin=variable, env=variable)
+    return found
 
 
 def _kafka_setting(name: str, value: object, origin: str, folder: Path) -> str | Reference:
@@ -250,7 +244,7 @@ def _kafka_setting(name: str, value: object, origin: str, folder: Path) -> str |
         return str(value).lower()
     if isinstance(value, str | int):
         return str(value)
-    raise ConfigurationError(f"{origin} is {value!r}; expected text, a whole number or {_REFERENCE}.")
+    raise _unexpected(value, origin)
 
 
 def _require_theirs(name: str, origin: str) -> None:
@@ -278,23 +272,19 @@ def _check(layer: Mapping[str, Any], prefix: str, file: Path) -> None:
             )
 
 
-def _found(
-    key: str, name: str, value: object, file: Path, variables: Mapping[str, str], passed_on: dict[str, str]
-) -> Found:
-    origin = f"{name} in {file}"
+def _found(key: str, value: object, origin: str, folder: Path, variables: Mapping[str, str]) -> Found:
     if isinstance(value, dict):
-        reference = _reference(value, origin, file.parent)
-        text = reference.read(variables)
-        if reference.env is not None:
-            passed_on[reference.env] = text
-        return Found(text, origin, by_reference=True)
+        reference = _reference(value, origin, folder)
+        return Found(reference.read(variables), origin, reference)
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return Found(" ".join(value), origin)
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ConfigurationError(f"{origin} is {value!r}; expected text, a whole number or {_REFERENCE}.")
-    if key in _PATHS:
-        return Found(str(file.parent / Path(str(value)).expanduser()), origin)
-    return Found(str(value), origin)
+        raise _unexpected(value, origin)
+    return Found(str(folder / Path(str(value)).expanduser()) if key in _PATHS else str(value), origin)
+
+
+def _unexpected(value: object, origin: str) -> ConfigurationError:
+    return ConfigurationError(f"{origin} is {value!r}; expected text, a whole number or {_REFERENCE}.")
 
 
 def _reference(given: Mapping[str, Any], origin: str, folder: Path) -> Reference:
@@ -309,7 +299,7 @@ def _reference(given: Mapping[str, Any], origin: str, folder: Path) -> Reference
 
 @lru_cache(maxsize=32)
 def _output(command: tuple[str, ...], origin: str, folder: str) -> str:
-    """What a command prints; it runs once per process. Nothing that it prints is ever shown."""
+    """Runs a command, once per process, and returns what it prints, which is never shown to anybody."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:

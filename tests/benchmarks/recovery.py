@@ -35,6 +35,7 @@ from deltaworks import processes
 from deltaworks.control import actions
 from deltaworks.control.supervisor import address
 from deltaworks.kafka import admin
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from deltaworks.stack.state import read_state
@@ -44,7 +45,7 @@ from tests.benchmarks.measure import end_tree
 from tests.benchmarks.run import BROKER_OPTIONS, describe_machine, say
 from tests.benchmarks.systems import COMMIT_INTERVAL_MS, CORES, HEAP, Job, KafkaStreams, clear
 from tests.benchmarks.throughput import RunFailed, tail
-from tests.support.live_stack import own_settings, reachable
+from tests.support.live_stack import reachable
 
 INPUT, OUTPUT, NAME = "bench-recovery", "bench-recovered", "recovery"
 _RATE = 200

@@ -30,7 +30,7 @@ from deltalake import DeltaTable
 
 from deltaworks.control import heartbeat
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.control.topics import create
+from deltaworks.control.topics import prepare
 from deltaworks.lakehouse.publish import comparison
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.replay.model import Order, ReplayPaths
@@ -102,7 +102,7 @@ class Bench:
 
     def run_all(self) -> None:
         """Rounds, all of the same records, with publishes in the last one, then what is measured once."""
-        create(self.settings.bootstrap, pipeline, pipeline.plan())
+        prepare(self.settings.bootstrap, pipeline, pipeline.plan(), begun=False)
         later = self._load()
         for number in range(self.options.repeats):
             home = self._home(f"round-{number}")

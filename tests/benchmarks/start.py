@@ -28,7 +28,7 @@ from pathlib import Path
 
 from deltaworks.control import batches, heartbeat, jobs
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.control.topics import all_topics, create
+from deltaworks.control.topics import all_topics, prepare
 from deltaworks.settings import Settings
 from deltaworks.testing.sample_data import SampleRecord, produce
 from tests.benchmarks.measure import CpuClock, end_tree, memory_bytes, tree
@@ -167,7 +167,7 @@ class Sample:
         pipeline = jobs.load(settings, job)
         plan = pipeline.plan()
         drop_topics(settings.bootstrap, *all_topics(pipeline, plan))
-        create(settings.bootstrap, pipeline, plan)
+        prepare(settings.bootstrap, pipeline, plan, begun=False)
         return cls(settings.bootstrap, jobs.load_module(settings, f"sample_data.{job}").records(_ENDLESS))
 
     def more(self, count: int, per_s: float | None = None) -> None:

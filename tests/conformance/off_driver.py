@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.stack.lifecycle import down
 from tests.conformance.cuts import is_read
 from tests.conformance.data import without_expectations
@@ -20,7 +21,7 @@ from tests.conformance.outputs import output_row
 from tests.conformance.per_key import stores_of
 from tests.conformance.run import run_case
 from tests.conformance.streaming_task import task_host
-from tests.support.live_stack import LiveStack, own_settings, reachable
+from tests.support.live_stack import LiveStack, reachable
 
 if TYPE_CHECKING:
     from tests.conformance.streaming import SparkHost

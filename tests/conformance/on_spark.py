@@ -22,6 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down
 from deltaworks.testing.recorded import MicroBatch
@@ -33,7 +34,7 @@ from tests.conformance.merging import Merged, can_be_merged
 from tests.conformance.micro_batches import CaseInMicroBatches
 from tests.conformance.streaming import Disturbances, SparkHost, spread
 from tests.conformance.streaming_task import task_host
-from tests.support.live_stack import LiveStack, own_settings, reachable
+from tests.support.live_stack import LiveStack, reachable
 
 PARTITIONS = (1, 4)
 _DISTURBED = 10

@@ -21,12 +21,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from deltaworks import clock, processes
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import kafka
 from deltaworks.stack.components import read_components
 from deltaworks.stack.ports import free_ports
 from jobs.recomputed.orders import recomputation
-from tests.support.live_stack import own_settings
 from tests.support.processes import running
 
 ROOT = Path(__file__).parents[2]

@@ -23,11 +23,12 @@ from confluent_kafka import Producer
 from deltaworks import processes
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.kafka.admin import TopicSpec, answers, create_topics
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import ports
 from deltaworks.stack import postgres as server
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
-from tests.support.live_stack import await_restart, listening, own_settings, reachable, read_all, settled_end_offsets
+from tests.support.live_stack import await_restart, listening, reachable, read_all, settled_end_offsets
 from tests.support.processes import is_gone
 
 

@@ -17,7 +17,6 @@ from deltaworks import clock
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.errors import KafkaReadError
 from deltaworks.kafka.admin import Position, TopicSpec, begin_offsets, create_topics, end_offsets
-from deltaworks.pytest_plugin.live import own_settings as own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import Stack, up
 from deltaworks.stack.state import ComponentState, read_state

@@ -14,6 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -27,6 +28,7 @@ _WIDTH = None if sys.stdout.isatty() else 160
 out = Console(highlight=False, soft_wrap=True, width=_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True, width=_WIDTH)
 _LINE_S, _SAME_LINE_S = 1.0, 10.0
+_JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 
 
 @dataclass
@@ -106,23 +108,16 @@ def cell_text(cell: object) -> str:
 
 def print_json(document: Any) -> None:
     """Prints what is for scripts; numbers keep all their digits."""
-    import msgspec
-
-    encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
-    sys.stdout.write(msgspec.json.format(encoder.encode(plain(document)), indent=2).decode() + "\n")
+    sys.stdout.write(msgspec.json.format(_JSON.encode(plain(document)), indent=2).decode() + "\n")
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Writes rows with a header; null is an empty field, bytes are hexadecimal, and what has parts is JSON."""
     import csv
 
-    import msgspec
-
-    encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
-
     def field(cell: object) -> object:
         if isinstance(cell, list | dict | tuple):
-            return encoder.encode(plain(cell)).decode()
+            return _JSON.encode(plain(cell)).decode()
         if isinstance(cell, bytes):
             return cell.hex()
         if isinstance(cell, datetime):

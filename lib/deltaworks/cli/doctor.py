@@ -23,9 +23,9 @@ _SHORTEST_TRANSACTION_MS = 60_000
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has found."""
+    """The finding of a check."""
 
-    check: str
+    name: str
     outcome: Outcome
     found: str
     hint: str | None = None
@@ -43,17 +43,16 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         from deltaworks.cli import listings
 
-        checks = [listings.FindingListed(name=f.check, outcome=f.outcome, found=f.found, hint=f.hint) for f in findings]
-        print_json(listings.Doctor(checks=checks))
+        print_json(listings.Doctor(checks=list(map(listings.FindingListed.of, findings))))
     else:
         print_table(
             f"Project {settings.project}",
             ("check", "outcome", "found"),
-            ((f.check, Text(f.outcome, _COLOR[f.outcome]), f.found) for f in findings),
+            ((f.name, Text(f.outcome, _COLOR[f.outcome]), f.found) for f in findings),
         )
         for finding in findings:
             if finding.hint is not None:
-                out.print(Text.assemble((f"{finding.check}: ", "bold"), finding.hint))
+                out.print(Text.assemble((f"{finding.name}: ", "bold"), finding.hint))
     if any(finding.outcome == "failed" for finding in findings):
         raise typer.Exit(1)
 

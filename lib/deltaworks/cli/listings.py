@@ -1,4 +1,4 @@
-"""What the listings print with `--json`: one document per command, for scripts.
+"""The documents that listings print with `--json`, one per command, for scripts.
 
 Later versions may add fields. Times are ISO 8601 in UTC; a field that does not apply is null.
 """
@@ -6,13 +6,14 @@ Later versions may add fields. Times are ISO 8601 in UTC; a field that does not 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from deltaworks.cli.console import plain
 
 if TYPE_CHECKING:
+    from deltaworks.cli.doctor import Finding
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
     from deltaworks.control.set_aside import Entry
     from deltaworks.lakehouse.catalog import TableInfo
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
-    pass
+    @classmethod
+    def _from(cls, source: object, **others: object) -> Self:
+        """The document with the attributes of an object that its fields name, and with `others`."""
+        names = (name for name in cls.__struct_fields__ if name not in others)
+        return cls(**{name: getattr(source, name) for name in names}, **others)
 
 
 class TableListed(_Document, frozen=True, kw_only=True):
@@ -44,17 +49,7 @@ class TableListed(_Document, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, table: TableInfo) -> TableListed:
-        return cls(
-            name=table.name,
-            path=str(table.path),
-            rows=table.rows,
-            files=table.files,
-            size_bytes=table.size_bytes,
-            version=table.version,
-            committed_at=table.committed_at,
-            batch_id=table.batch_id,
-            as_of=table.as_of,
-        )
+        return cls._from(table, path=str(table.path))
 
 
 class Tables(_Document, frozen=True, kw_only=True):
@@ -112,15 +107,7 @@ class DeploymentListed(_Document, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, deployment: Deployment) -> DeploymentListed:
-        return cls(
-            pipeline=deployment.pipeline,
-            generation=deployment.generation,
-            state=deployment.state,
-            requested_by=deployment.requested_by,
-            requested_at=deployment.requested_at,
-            exit_code=deployment.exit_code,
-            reason=deployment.reason,
-        )
+        return cls._from(deployment)
 
 
 class ProcessListed(_Document, frozen=True, kw_only=True):
@@ -135,14 +122,7 @@ class ProcessListed(_Document, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, process: Process) -> ProcessListed:
-        return cls(
-            name=process.name,
-            state=process.state,
-            pid=process.pid,
-            memory_mb=process.memory_mb,
-            ports=process.ports,
-            log=process.log,
-        )
+        return cls._from(process)
 
 
 class Status(_Document, frozen=True, kw_only=True):
@@ -183,19 +163,7 @@ class CheckListed(_Document, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, verdict: Verdict) -> CheckListed:
-        return cls(
-            table=verdict.table,
-            expectation=verdict.expectation,
-            expects=verdict.expects,
-            why=verdict.why,
-            severity=verdict.severity,
-            outcome=verdict.outcome.value,
-            rows=verdict.rows,
-            unexpected=verdict.unexpected,
-            observed=verdict.observed,
-            error=verdict.error,
-            sample=plain(verdict.sample),
-        )
+        return cls._from(verdict, outcome=verdict.outcome.value, sample=plain(verdict.sample))
 
 
 class Quality(_Document, frozen=True, kw_only=True):
@@ -318,7 +286,11 @@ class FindingListed(_Document, frozen=True, kw_only=True):
     """`ok`, `warning`, `failed` or `skipped`."""
     found: str
     hint: str | None
-    """What to do about it."""
+    """The remedy; null: none is known, or none is needed."""
+
+    @classmethod
+    def of(cls, finding: Finding) -> FindingListed:
+        return cls._from(finding)
 
 
 class Doctor(_Document, frozen=True, kw_only=True):

@@ -92,10 +92,8 @@ def produce(
 def create_topics(settings: Settings, pipeline: Pipeline) -> str:
     """Creates the missing topics; returns a line that says which."""
     from deltaworks.control import topics
-    from deltaworks.kafka import admin
 
-    existing = admin.partition_counts(settings.cluster)
-    created = topics.create(settings.cluster, pipeline, pipeline.plan(), existing)
+    created = topics.prepare(settings.cluster, pipeline, pipeline.plan(), begun=False).missing_names
     return f"created {', '.join(created)}" if created else "all exist"
 
 

@@ -6,8 +6,9 @@ import keyword
 import re
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -16,6 +17,9 @@ from deltaworks.cli.console import out
 from deltaworks.errors import ConfigurationError
 from deltaworks.names import PIPELINE
 from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 TEMPLATES = Path(__file__).parent / "project"
 Join = Annotated[bool, typer.Option("--join", help="Show a stream that is joined with a table.")]
@@ -115,16 +119,20 @@ def _version() -> str:
 
 
 def _rendered(template: str, values: Mapping[str, object]) -> str:
+    return _templates().get_template(f"{template}.jinja").render(values)
+
+
+@cache
+def _templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    templates = Environment(
+    return Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return templates.get_template(f"{template}.jinja").render(values)
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

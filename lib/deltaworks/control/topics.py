@@ -22,7 +22,7 @@ class PipelineTopics:
     empty: tuple[str, ...]
     """Those of them that the pipeline reads but does not declare; a misspelt name would be among them."""
     different: tuple[str, ...]
-    """What differs between topics that exist and their declarations, a line each."""
+    """Differences between topics that exist and their declarations, a line each."""
     named: dict[str, int]
     """Partitions of every topic that the topology names as a source; a checkpoint depends on them."""
     matched: dict[str, int]
@@ -80,18 +80,6 @@ def prepare(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool) ->
     topics = check(bootstrap, pipeline, plan, begun=begun)
     admin.create_topics(bootstrap, topics.missing)
     return topics
-
-
-def create(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, existing: Collection[str] = ()) -> list[str]:
-    """Creates the topics that the pipeline declares, and those that it reads or writes, if they do not exist.
-
-    Args:
-        existing: topics that exist, and need no check if they are not declared.
-
-    Returns:
-        The topics that it created.
-    """
-    return admin.create_topics(bootstrap, _wanted(pipeline, plan, existing))
 
 
 def _wanted(pipeline: Pipeline, plan: Plan, existing: Collection[str]) -> list[TopicSpec]:

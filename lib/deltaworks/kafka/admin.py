@@ -27,7 +27,7 @@ from deltaworks import clock
 from deltaworks.config import Kafka
 from deltaworks.dsl.pipeline import Topic
 from deltaworks.errors import ConfigurationError, KafkaReadError, KafkaTopicError
-from deltaworks.kafka.clients import make
+from deltaworks.kafka.clients import WHERE_TO_LOOK, make
 
 Position = tuple[str, int]
 """Topic and partition."""
@@ -102,10 +102,7 @@ def refusal(bootstrap: Kafka, *, timeout_s: float = 5.0) -> ConfigurationError |
     client.poll(0)  # hands over what it has met meanwhile
     for reason in said:
         if reason.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            return ConfigurationError(
-                f"Kafka at {bootstrap} refuses our clients: {reason.str()}.",
-                hint="see the table [kafka] of deltaworks.toml, and the variables DELTAWORKS_KAFKA_...",
-            )
+            return ConfigurationError(f"Kafka at {bootstrap} refuses our clients: {reason.str()}.", hint=WHERE_TO_LOOK)
     return None
 
 

@@ -11,6 +11,8 @@ from deltaworks.config import Kafka, client_settings
 from deltaworks.errors import ConfigurationError
 
 C = TypeVar("C")
+WHERE_TO_LOOK = "see the table [kafka] of deltaworks.toml, and the variables DELTAWORKS_KAFKA_..."
+"""The hint of errors about settings of clients."""
 
 
 def make(kind: Callable[..., C], kafka: Kafka, ours: Mapping[str, Any], **options: Any) -> C:
@@ -37,5 +39,5 @@ def make(kind: Callable[..., C], kafka: Kafka, ours: Mapping[str, Any], **option
             text = text.replace(f'"{settings[name]}"', "***")
         raise ConfigurationError(
             f"Kafka's clients refuse their settings: {text}.",
-            hint="see the table [kafka] of deltaworks.toml, and the variables DELTAWORKS_KAFKA_...",
+            hint=WHERE_TO_LOOK,
         ) from None

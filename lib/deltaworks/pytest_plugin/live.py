@@ -10,15 +10,19 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from deltaworks import clock
 from deltaworks.errors import DeltaworksError, StackError
+from deltaworks.kafka.ranges import Range
 from deltaworks.serdes.base import Serde
+from deltaworks.testing.sample_data import SampleRecord, produce
 from deltaworks.testing.topics import TestRecord
 from deltaworks.testing.typed import topic_serde
-from deltaworks.topology.records import Headers
 
 if TYPE_CHECKING:
     from deltaworks.dsl.pipeline import Pipeline
@@ -26,8 +30,13 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 _LINES = 25
 _OF_KAFKA = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class _Kind(Enum):
+    GIVEN = "records of a test"
 
 
 class LiveKafka:
@@ -66,28 +75,28 @@ class LiveKafka:
         Raises:
             StackError: A record was not acknowledged.
         """
-        from confluent_kafka import Producer
+        from confluent_kafka import KafkaException
 
         from deltaworks.kafka.admin import TopicSpec, create_topics, partition_counts
-        from deltaworks.kafka.clients import make
 
         if topic not in partition_counts(self.settings.cluster):
             create_topics(self.settings.cluster, [TopicSpec(name=topic, partitions=partitions)])
-        failed: list[object] = []
-        ours = {"partitioner": "murmur2_random", "linger.ms": 5, "log_level": 0}
-        producer = make(Producer, self.settings.cluster, ours)
-        for record in records:
-            at: dict[str, Any] = {"timestamp": record[2]} if len(record) == 3 else {}
-            producer.produce(
+        now_ms = clock.wall_ms()
+        sample = (
+            SampleRecord(
                 topic,
-                _encoded(record[1], value, topic, "value"),
+                None,
                 _encoded(record[0], key, topic, "key"),
-                on_delivery=lambda error, _: failed.append(error) if error is not None else None,
-                **at,
+                _encoded(record[1], value, topic, "value"),
+                record[2] if len(record) == 3 else now_ms,
+                _Kind.GIVEN,
             )
-        left = producer.flush(30)
-        if left or failed:
-            raise StackError(f"{left + len(failed)} records of '{topic}' were not acknowledged: {failed[:1]}.")
+            for record in records
+        )
+        try:
+            produce(self.settings.cluster, sample)
+        except KafkaException as error:
+            raise StackError(f"A record of '{topic}' was not acknowledged: {error.args[0].str()}.") from error
 
     def read(self, topic: str, *, key: type[K] | Serde[K], value: type[V] | Serde[V]) -> list[TestRecord[K, V]]:
         """All committed records of a topic, by partition and offset.
@@ -97,44 +106,24 @@ class LiveKafka:
             key: Type or serde of the keys.
             value: Type or serde of the values.
         """
-        from confluent_kafka import Consumer, KafkaError, TopicPartition
-
-        from deltaworks.kafka.admin import end_offsets
-        from deltaworks.kafka.clients import make
+        from deltaworks.kafka.admin import begin_offsets, end_offsets
+        from deltaworks.runtime.consumer import RangeReader
 
         key_serde: Serde[K] = topic_serde(key, None, topic, "key")
         value_serde: Serde[V] = topic_serde(value, None, topic, "value")
-        ours = {
-            "group.id": "deltaworks-test",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
-        unread = {partition for _, partition in end_offsets(self.settings.cluster, [topic])}
-        found: list[tuple[int, int, TestRecord[K, V]]] = []
-        consumer = make(Consumer, self.settings.cluster, ours)
-        try:
-            consumer.assign([TopicPartition(topic, partition, 0) for partition in sorted(unread)])
-            while unread:
-                for message in consumer.consume(500, timeout=1.0):
-                    error, at = message.error(), message.partition() or 0
-                    if error is not None:
-                        if error.code() != KafkaError._PARTITION_EOF:
-                            raise StackError(f"'{topic}' cannot be read: {error.str()}.")
-                        unread.discard(at)
-                        continue
-                    content = message.key(), message.value()
-                    record = TestRecord(
-                        None if content[0] is None else key_serde.deserialize(content[0]),
-                        None if content[1] is None else value_serde.deserialize(content[1]),
-                        message.timestamp()[1],
-                        _headers(message.headers()),
+        begins, ends = (offsets(self.settings.cluster, [topic]) for offsets in (begin_offsets, end_offsets))
+        found: list[TestRecord[K, V]] = []
+        with closing(RangeReader(self.settings.cluster)) as reader:
+            for at, end in sorted(ends.items()):
+                for batch in (batch for batches in reader.read([Range(*at, begins[at], end)]) for batch in batches):
+                    headers = batch.headers or [()] * len(batch.offsets)
+                    found += (
+                        TestRecord(_decoded(k, key_serde), _decoded(v, value_serde), at_ms, of_record)
+                        for k, v, at_ms, of_record in zip(
+                            batch.keys, batch.values, batch.timestamps_ms, headers, strict=True
+                        )
                     )
-                    found.append((at, message.offset() or 0, record))
-        finally:
-            consumer.close()
-        return [record for _, _, record in sorted(found, key=lambda each: each[:2])]
+        return found
 
     def delete_topics(self) -> None:
         """Deletes all topics, those of pipelines included, so that the next test begins from nothing."""
@@ -236,8 +225,8 @@ def _encoded(content: Any, given: Any, topic: str, part: str) -> bytes | None:
     return topic_serde(type(content) if given is None else given, None, topic, part).serialize(content)
 
 
-def _headers(found: Any) -> Headers:
-    return tuple(found or ())
+def _decoded(content: bytes | None, serde: Serde[T]) -> T | None:
+    return None if content is None else serde.deserialize(content)
 
 
 def _run(file: Path) -> int:

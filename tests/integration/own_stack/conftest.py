@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.lifecycle import down, up
-from tests.support.live_stack import own_settings, reachable
+from tests.support.live_stack import reachable
 
 ROOT = Path(__file__).parents[3]
 

@@ -11,9 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
-from tests.support.live_stack import own_settings, reachable
+from tests.support.live_stack import reachable
 from tests.system.healing.platform_under_kills import AIRFLOW, PlatformUnderKills, different
 from tests.system.sample_data import flowing
 

@@ -20,7 +20,7 @@ from tests.system.sample_data import flowing
 def settings(platform: LiveStack) -> Iterator[Settings]:
     """Empty topics; other tests use topics of the same names."""
     plan = pipeline.plan()
-    topics.create(platform.bootstrap, pipeline, plan)
+    topics.prepare(platform.bootstrap, pipeline, plan, begun=False)
     yield platform.settings
     actions.stop(platform.settings, pipeline.name, requested_by="the end of the test")
     registry.close()

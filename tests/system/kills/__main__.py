@@ -12,10 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from tests.support.fault_points import DRIVER, RECOVERY, WORKER
-from tests.support.live_stack import own_settings
 from tests.system.kills.orders_under_kills import OrdersUnderKills, Outcome
 from tests.system.sample_data import flowing
 

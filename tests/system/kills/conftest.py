@@ -20,6 +20,6 @@ from tests.support.live_stack import LiveStack
 def orders_settings(kafka: LiveStack, tmp_path: Path) -> Iterator[Settings]:
     """Empty topics, a home of its own; other tests use topics of the same names."""
     plan = pipeline.plan()
-    topics.create(kafka.bootstrap, pipeline, plan)
+    topics.prepare(kafka.bootstrap, pipeline, plan, begun=False)
     yield replace(kafka.settings, home=tmp_path / "home")
     admin.delete_topics(kafka.bootstrap, [*topics.all_topics(pipeline, plan), control_topic(pipeline.name)])

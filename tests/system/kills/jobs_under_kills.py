@@ -27,12 +27,13 @@ from deltaworks.control.registry import Registry
 from deltaworks.control.supervisor import address
 from deltaworks.control.topics import prepare
 from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.quality import validate
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from jobs.recomputed.results import Comparison, Recomputation
 from tests.benchmarks.measure import CpuClock, memory_bytes, tree
-from tests.support.live_stack import has_read, own_settings, reachable, settled_end_offsets
+from tests.support.live_stack import has_read, reachable, settled_end_offsets
 from tests.system.sample_data import flowing
 
 _POLL_S = 0.2

@@ -16,9 +16,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.stack import kafka as broker
 from deltaworks.stack.components import read_components
-from tests.support.live_stack import LiveStack, own_settings
+from tests.support.live_stack import LiveStack
 from tests.system.recovery.homes import WAIT_S, Home
 from tests.system.recovery.test_ways_out import home_of
 

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.stack.lifecycle import down, up
-from tests.support.live_stack import own_settings, reachable
+from tests.support.live_stack import reachable
 from tests.system.replays import approval, archive, equal, handed_over, kills, overlap, poisoned, publish
 from tests.system.replays.findings import Findings
 from tests.system.replays.project import Project

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from tests.mutation import MUTATIONS
-from tests.support.live_stack import own_settings
 from tests.system.soak import broker
 from tests.system.soak.faulty_disk import Disk
 from tests.system.soak.kinds import KINDS, Kind

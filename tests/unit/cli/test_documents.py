@@ -18,7 +18,9 @@ from deltalake import DeltaTable
 
 from deltaworks.cli import app as cli
 from deltaworks.cli import listings
+from deltaworks.control.model import Deployment, DeployOptions, Observation, Overview, PipelineStatus
 from deltaworks.quality import Outcome, Verdict, production
+from deltaworks.stack.lifecycle import Status as Process
 from tests.unit.lakehouse.lake import run as fill
 
 PROJECT = Path(__file__).parents[3]
@@ -74,6 +76,36 @@ def test_status_without_a_registry(terminal: Terminal) -> None:
 
     assert (listed.pipelines, listed.deployments, listed.processes) == ([], [], [])
     assert listed.registry_problem is not None
+
+
+def test_status_has_every_field_of_what_it_lists() -> None:
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    seen = Observation(pipeline="orders", generation=3, state="failed", reason="why")
+    pipeline = PipelineStatus(name="orders", desired="running", seen=seen, for_s=1.5, restarts=2, reason="why")
+    deployment = Deployment(
+        pipeline="orders",
+        generation=3,
+        requested_by="me",
+        requested_at=at,
+        options=DeployOptions(),
+        state="failed",
+        exit_code=65,
+        reason="why",
+        log="/log",
+    )
+    process = Process(
+        name="kafka", kind="component", state="ready", pid=7, memory_mb=300, ports=(19092,), log="/kafka.log"
+    )
+
+    listed = listings.Status.of(
+        Overview(pipelines=[pipeline], deployments=[deployment], registry_problem=None), [process]
+    )
+
+    again = msgspec.json.decode(msgspec.json.encode(listed), type=listings.Status)
+    assert again == listed
+    assert again.pipelines[0].reason == "why" and again.pipelines[0].for_seconds == 1.5
+    assert (again.deployments[0].exit_code, again.deployments[0].requested_at) == (65, at)
+    assert (again.processes[0].ports, again.processes[0].log) == ((19092,), "/kafka.log")
 
 
 def test_replays_and_records_that_were_set_aside(terminal: Terminal) -> None:
