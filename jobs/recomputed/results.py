@@ -188,7 +188,7 @@ def read_topics(bootstrap: Kafka, topics: Sequence[str]) -> tuple[pa.Table, int]
         client_settings(
             bootstrap,
             {
-                "group.id": "recomputation",
+                "group.id": "deltaworks-recomputation",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,

@@ -11,11 +11,16 @@ control_url = { file = "/run/secrets/registry" }
 [environments.prod.kafka]                    # settings of librdkafka, for every client
 "security.protocol" = "SASL_SSL"
 "sasl.password" = { env = "KAFKA_PASSWORD" }
+
+[pipelines.payments.kafka]                   # for the clients of one pipeline
+"compression.type" = "zstd"
 ```
 
 Keys are those of `KEYS`. An environment variable wins over the file, and an environment of the file over what holds for
-all. A secret is a reference, `{ env = "NAME" }`, `{ file = "path" }` or `{ command = ["program", "argument"] }`: it is
-read where it is needed, and never handed on as text.
+all. Where neither names a Kafka, the one that the stack of the home runs is used.
+
+A secret is a reference, `{ env = "NAME" }`, `{ file = "path" }` or `{ command = ["program", "argument"] }`: it is read
+where it is needed, and never handed on as text.
 """
 
 from __future__ import annotations
@@ -64,6 +69,8 @@ OURS = frozenset(
 _REFERENCE = '{ env = "NAME" }, { file = "path" } or { command = ["program", "argument"] }'
 _ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 _COMMAND_S = 30
+_TABLES = frozenset({"kafka", "pipelines"})
+"""Keys of a layer of the file that are tables."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +160,10 @@ class Values:
     """Variables to which the file refers, and those with settings of Kafka's clients."""
     kafka: Mapping[str, str | Reference] = field(default_factory=dict)
     """Settings of Kafka's clients."""
+    pipelines: Mapping[str, Mapping[str, str | Reference]] = field(default_factory=dict)
+    """Pipeline -> what differs in the settings of its clients."""
+    kafka_origins: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Pipeline (empty: all) and name of such a setting -> where it is from."""
 
     def get(self, name: str) -> str | None:
         """The value of a variable; None: neither says anything."""
@@ -208,22 +219,77 @@ def read(project: Path, variables: Mapping[str, str]) -> Values:
     _check(document, "", file)
     given: dict[str, tuple[str, Any]] = {}
     kafka: dict[str, str | Reference] = {}
+    pipelines: dict[str, dict[str, str | Reference]] = {}
+    origins: dict[tuple[str, str], str] = {}
     for prefix, layer in (("", document), (f"environments.{chosen}.", environments[chosen] if chosen else {})):
-        given |= {key: (f"{prefix}{key} in {file}", value) for key, value in layer.items() if key != "kafka"}
-        kafka |= {
-            name: _kafka_setting(name, value, f"{prefix}kafka.{name} in {file}", file.parent)
-            for name, value in layer.get("kafka", {}).items()
-        }
-    kafka |= _kafka_variables(variables)
+        given |= {key: (f"{prefix}{key} in {file}", value) for key, value in layer.items() if key not in _TABLES}
+        kafka |= _kafka_table(layer.get("kafka", {}), f"{prefix}kafka", file)
+        origins |= {("", name): f"{prefix}kafka.{name} in {file}" for name in layer.get("kafka", {})}
+        for name, each in layer.get("pipelines", {}).items():
+            own = _kafka_table(each.get("kafka", {}), f"{prefix}pipelines.{name}.kafka", file)
+            pipelines[name] = pipelines.get(name, {}) | own
+            at = f"{prefix}pipelines.{name}.kafka"
+            origins |= {(name, setting): f"{at}.{setting} in {file}" for setting in own}
+    by_variable = _kafka_variables(variables)
+    kafka |= by_variable
+    origins |= {("", name): each.origin for name, each in by_variable.items()}
+    for name, own in pipelines.items():
+        for setting in own.keys() & by_variable.keys():  # a variable wins here, too
+            own[setting] = by_variable[setting]
+            origins[name, setting] = by_variable[setting].origin
     found = {
         KEYS[key]: _found(key, value, origin, file.parent, variables)
         for key, (origin, value) in given.items()
         if not variables.get(KEYS[key])  # what does not hold need not be there
     }
-    references = [*(each.reference for each in found.values()), *kafka.values()]
+    of_pipelines = [each for own in pipelines.values() for each in own.values()]
+    references = [*(each.reference for each in found.values()), *kafka.values(), *of_pipelines]
     named = {each.env for each in references if isinstance(each, Reference) and each.env is not None}
     passed_on = {name: variables[name] for name in named if variables.get(name)}
-    return Values(variables, found, chosen, passed_on, kafka)
+    return Values(variables, found, chosen, passed_on, kafka, pipelines, origins)
+
+
+def own_kafka(file: Path) -> Cluster | None:
+    """The Kafka with passwords that the stack of a home runs; None: it runs none.
+
+    Args:
+        file: `bootstrap` and a table `[kafka]`, as the stack writes it.
+
+    Raises:
+        ConfigurationError: the file cannot be used.
+    """
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}.", hint="deltaworks up kafka --secured") from error
+    bootstrap, settings = document.pop("bootstrap", None), _table(document.pop("kafka", {}), "kafka", file)
+    if document or not isinstance(bootstrap, str):
+        raise ConfigurationError(f"{file} is not as the stack has written it.", hint="deltaworks up kafka --secured")
+    return Cluster(bootstrap=bootstrap, settings=_kafka_table(settings, "kafka", file))
+
+
+def with_own_kafka(values: Values, file: Path) -> Values:
+    """These values, and the access to the Kafka of the home's stack (`own_kafka`), unless they name another Kafka.
+
+    Raises:
+        ConfigurationError: the file cannot be used.
+    """
+    if (own := own_kafka(file)) is None:
+        return values
+    variable = KEYS["bootstrap"]
+    named = values.get(variable) or own.bootstrap
+    if not set(named.split(",")) <= set(own.bootstrap.split(",")):
+        return values
+    found = {variable: Found(own.bootstrap, f"bootstrap in {file}")}
+    origins = {("", name): f"kafka.{name} in {file}" for name in own.settings}
+    return replace(
+        values,
+        of_file=found | dict(values.of_file),
+        kafka=own.settings | dict(values.kafka),
+        kafka_origins=origins | dict(values.kafka_origins),
+    )
 
 
 def _kafka_variables(variables: Mapping[str, str]) -> dict[str, Reference]:
@@ -234,6 +300,12 @@ def _kafka_variables(variables: Mapping[str, str]) -> dict[str, Reference]:
         _require_theirs(name, variable)
         found[name] = Reference(origin=variable, env=variable)
     return found
+
+
+def _kafka_table(table: Mapping[str, object], prefix: str, file: Path) -> dict[str, str | Reference]:
+    return {
+        name: _kafka_setting(name, value, f"{prefix}.{name} in {file}", file.parent) for name, value in table.items()
+    }
 
 
 def _kafka_setting(name: str, value: object, origin: str, folder: Path) -> str | Reference:
@@ -263,7 +335,15 @@ def _table(value: object, name: str, file: Path) -> dict[str, Any]:
 
 def _check(layer: Mapping[str, Any], prefix: str, file: Path) -> None:
     _table(layer.get("kafka", {}), f"{prefix}kafka", file)
-    for key in layer.keys() - {"kafka"}:
+    for name, each in _table(layer.get("pipelines", {}), f"{prefix}pipelines", file).items():
+        for key in _table(each, f"{prefix}pipelines.{name}", file):
+            if key != "kafka":
+                raise ConfigurationError(
+                    f"{file} has the key '{prefix}pipelines.{name}.{key}', which is no setting of a pipeline.",
+                    hint=f"a pipeline has a table of its own for Kafka's clients: [{prefix}pipelines.{name}.kafka]",
+                )
+            _table(each[key], f"{prefix}pipelines.{name}.kafka", file)
+    for key in layer.keys() - _TABLES:
         if key not in KEYS:
             near = difflib.get_close_matches(key, KEYS, 1)
             raise ConfigurationError(

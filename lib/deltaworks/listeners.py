@@ -89,21 +89,27 @@ def require_own_kafka(settings: Settings) -> None:
 
     A Kafka that the settings name elsewhere is accepted, whoever runs it.
     """
-    if _is_own_kafka(settings):
+    for port in _own_kafka_ports(settings):
         require_none_of_another(
             settings,
-            settings.broker_port,
+            port,
             other_port="set DELTAWORKS_BOOTSTRAP=127.0.0.1:<port> for one of them; to use that Kafka on purpose, "
-            f"set DELTAWORKS_BOOTSTRAP=localhost:{settings.broker_port}",
+            f"set DELTAWORKS_BOOTSTRAP=localhost:{port}",
         )
 
 
-def _is_own_kafka(settings: Settings) -> bool:
-    """Whether the address is that of the home's broker: the default, or one where this home has a broker's data."""
+def _own_kafka_ports(settings: Settings) -> tuple[int, ...]:
+    """Where the home's own brokers listen, or would; empty: the settings name another Kafka.
+
+    Own is the default address, and every one of this machine while this home has brokers of its own.
+    """
+    ports = settings.broker_ports
     if settings.bootstrap == Settings.bootstrap:
-        return True
-    has_one = (settings.kafka / "data" / "meta.properties").is_file()
-    return has_one and settings.bootstrap == f"{_LOOPBACK}:{settings.broker_port}"
+        return ports
+    here = ",".join(f"{_LOOPBACK}:{port}" for port in ports)
+    has_one = (settings.kafka / "data" / "meta.properties").is_file() and len(ports) == 1
+    has_some = has_one or settings.kafka_access_in(settings.home).is_file()
+    return ports if has_some and settings.bootstrap == here else ()
 
 
 def _component(home: Path, port: int) -> str:

@@ -100,13 +100,15 @@ class Settings:
         start = Path.cwd() if cwd is None else cwd
         project = _folder(Values(variables), "DELTAWORKS_PROJECT") or _project_above(start)
         env = config.read(project, variables)
+        home = _folder(env, "DELTAWORKS_HOME") or project / ".deltaworks"
+        env = config.with_own_kafka(env, cls.kafka_access_in(home))
         code = _folder(env, "DELTAWORKS_CODE")
         user_cache = _folder(env, "XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache"
         default = cls(project=project, home=project, infra=project, cache=project)
         options = env.get("DELTAWORKS_BROKER_OPTIONS")
         return cls(
             project=project,
-            home=_folder(env, "DELTAWORKS_HOME") or project / ".deltaworks",
+            home=home,
             infra=_infra(),
             cache=_folder(env, "DELTAWORKS_CACHE") or user_cache / "deltaworks",
             bootstrap=_address(env, "DELTAWORKS_BOOTSTRAP", default.bootstrap),
@@ -202,6 +204,11 @@ class Settings:
         """Kafka, as every client reaches it."""
         return Cluster(bootstrap=self.bootstrap, settings=dict(self.values.kafka))
 
+    def cluster_of(self, pipeline: str) -> Cluster:
+        """Kafka, as the clients of a pipeline reach it: `[pipelines.NAME.kafka]` may say what differs."""
+        own = self.values.pipelines.get(pipeline, {})
+        return Cluster(bootstrap=self.bootstrap, settings={**self.values.kafka, **own})
+
     @property
     def joined_python_path(self) -> str:
         """`python_path` in the format of PYTHONPATH."""
@@ -263,6 +270,11 @@ class Settings:
         """Configuration and data of the broker."""
         return self.home / "kafka"
 
+    @staticmethod
+    def kafka_access_in(home: Path) -> Path:
+        """How clients reach the secured Kafka of the stack: `bootstrap` and `[kafka]`, as in `deltaworks.toml`."""
+        return home / "kafka" / "access.toml"
+
     @property
     def logs(self) -> Path:
         """One file per process."""
@@ -298,8 +310,13 @@ class Settings:
 
     @property
     def broker_port(self) -> int:
-        """The port in `bootstrap`."""
-        return int(self.bootstrap.split(",")[0].rpartition(":")[2])
+        """The first port in `bootstrap`."""
+        return self.broker_ports[0]
+
+    @property
+    def broker_ports(self) -> tuple[int, ...]:
+        """The ports in `bootstrap`."""
+        return tuple(int(address.rpartition(":")[2]) for address in self.bootstrap.split(","))
 
 
 def _python_path(env: Values, project: Path, code: Path | None) -> tuple[Path, ...]:

@@ -1,114 +1,103 @@
-"""A Kafka with passwords and certificates: `orders` runs on it, errors are clear, and secrets stay where they are."""
+"""Three Kafka brokers with passwords, certificates and ACLs: `orders` runs on them, what is missing is told clearly
+before anything changes, and secrets stay where they are."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import ipaddress
 import os
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from deltaworks import clock, processes
+from deltaworks.control import topics
+from deltaworks.kafka import admin, permissions
+from deltaworks.kafka.admin import TopicSpec
+from deltaworks.kafka.control_topic import control_topic
+from deltaworks.kafka.permissions import Permission
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
-from deltaworks.stack import kafka
-from deltaworks.stack.components import read_components
-from deltaworks.stack.ports import free_ports
+from deltaworks.stack import secured_kafka
+from deltaworks.stack.certificates import Authority
+from deltaworks.stack.lifecycle import down, status, up
+from jobs.orders import pipeline
 from jobs.recomputed.orders import recomputation
+from tests.support.live_stack import read_all
 from tests.support.processes import running
 
 ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "shop", "s3cret-of-the-broker"
-SECURED = """
-listeners=PLAINTEXT://127.0.0.1:$port,SECURED://127.0.0.1:{port},CONTROLLER://127.0.0.1:$controller_port
-advertised.listeners=PLAINTEXT://127.0.0.1:$port,SECURED://127.0.0.1:{port}
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURED:SASL_SSL
-listener.name.secured.sasl.enabled.mechanisms=SCRAM-SHA-512
-listener.name.secured.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
-listener.name.secured.ssl.client.auth=required
-listener.name.secured.ssl.keystore.type=PEM
-listener.name.secured.ssl.keystore.location={folder}/broker.pem
-listener.name.secured.ssl.truststore.type=PEM
-listener.name.secured.ssl.truststore.location={folder}/ca.pem
-"""
 CLIENT = """
 home = "home"
-bootstrap = "127.0.0.1:{port}"
+bootstrap = "{bootstrap}"
 
 [kafka]
 "security.protocol" = "SASL_SSL"
 "sasl.mechanism" = "SCRAM-SHA-512"
 "sasl.username" = "{user}"
 "sasl.password" = {{ file = "password" }}
-"ssl.ca.location" = "{folder}/{ca}.pem"
-"ssl.certificate.location" = "{folder}/client.pem"
-"ssl.key.location" = "{folder}/client.key"
+"ssl.ca.location" = "{secrets}/{ca}.pem"
+"ssl.certificate.location" = "{secrets}/{certificate}.pem"
+"ssl.key.location" = "{secrets}/{certificate}.key"
 """
-
-
-class Authority:
-    """Makes certificates, each in a file with its key before it, and writes its own."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self._key = folder, ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = self._signed(self._name, self._key, ca=True)
-        (folder / f"{name}.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-
-    def issue(self, name: str) -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._signed(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, ca=False)
-        secret = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        public = certificate.public_bytes(serialization.Encoding.PEM)
-        (self._folder / f"{name}.key").write_bytes(secret)
-        (self._folder / f"{name}.pem").write_bytes(secret + public if name == "broker" else public)
-
-    def _signed(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, ca: bool) -> x509.Certificate:
-        now = clock.utc_now()
-        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-            .add_extension(address, critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
+PLAN = pipeline.plan()
+NEEDED = permissions.of_pipeline(
+    pipeline.name, [*PLAN.source_topics, *PLAN.global_topics], topics.output_topics(pipeline, PLAN)
+)
+DECLARED = admin.topic_specs(pipeline.topics)
 
 
 @dataclass(frozen=True)
 class Secured:
-    """A broker with a listener for everybody, which only the test uses, and a secured one."""
+    """The cluster, as its administrator sees it."""
 
-    port: int
-    certificates: Path
+    settings: Settings
 
-    def project(self, folder: Path, *, password: str = PASSWORD, ca: str = "ca") -> Project:
-        """A project whose clients use the secured listener."""
+    @property
+    def secrets(self) -> Path:
+        return self.settings.kafka / "secrets"
+
+    def user(self, name: str, *allowed: Permission) -> str:
+        """A user with the password `PASSWORD` and these permissions."""
+        access = secured_kafka.admin_access(self.settings)
+        credentials = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        user = UserScramCredentialUpsertion(name, credentials, PASSWORD.encode())
+        for answer in admin.admin(access).alter_user_scram_credentials([user]).values():
+            answer.result(30)
+        permissions.grant(access, name, allowed)
+        return name
+
+    def project(
+        self, folder: Path, *, user: str = "nobody", ca: str = "ca", certificate: str = "client", password: str = ""
+    ) -> Project:
+        """A project whose clients are this user."""
         folder.mkdir()
         shutil.copytree(ROOT / "jobs", folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / "password").write_text(f"{password}\n")
-        text = CLIENT.format(port=self.port, user=USER, folder=self.certificates, ca=ca)
+        (folder / "password").write_text(f"{password or PASSWORD}\n")
+        text = CLIENT.format(
+            bootstrap=self.settings.bootstrap, user=user, secrets=self.secrets, ca=ca, certificate=certificate
+        )
         (folder / "deltaworks.toml").write_text(text)
         return Project(folder)
+
+    @contextlib.contextmanager
+    def orders_topics(self, **config: str) -> Iterator[None]:
+        """The topics of the pipeline, as its users may not create any."""
+        specs = [TopicSpec(name=t.name, partitions=t.partitions, replication=-1, config=config) for t in DECLARED]
+        made = admin.create_topics(self.settings.cluster, specs)
+        yield
+        admin.delete_topics(self.settings.cluster, [*made, control_topic(pipeline.name)])
+
+    @property
+    def names(self) -> set[str]:
+        return set(admin.partition_counts_of(admin.admin(self.settings.cluster)))
 
 
 @dataclass(frozen=True)
@@ -140,55 +129,69 @@ class Project:
         log.unlink()
         return command.returncode, said
 
+    def is_untouched(self) -> bool:
+        """Whether no stream has begun."""
+        return not self.settings.pipeline("orders").joinpath("checkpoint").exists() and not list(
+            self.folder.glob("home/tables/*")
+        )
+
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    folder = tmp_path_factory.mktemp("secured")
-    authority = Authority(folder, "ca")
-    authority.issue("broker")
-    authority.issue("client")
-    Authority(folder, "stranger")
-
-    (port,) = free_ports(1)
-    settings = own_settings(folder / "broker-home")
-    infra = folder / "infra"
-    shutil.copytree(settings.infra, infra)
-    template = infra / "kafka" / "server.properties"
-    lines = SECURED.format(port=port, folder=folder).splitlines()
-    names = {line.partition("=")[0] for line in lines}
-    kept = [line for line in template.read_text().splitlines() if line.partition("=")[0] not in names]
-    template.write_text("\n".join([*kept, *lines]) + "\n")
-    settings = replace(settings, infra=infra)
-    settings.temporary.mkdir(parents=True)
-
-    components = read_components(infra)
-    kafka.prepare(settings, components, lambda _: None)
-    with running(kafka.command(settings, components), environment=dict(os.environ), log=folder / "broker.log"):
-        deadline = clock.ticks_s() + 60
-        while not kafka.is_ready(settings):
-            assert clock.ticks_s() < deadline, (folder / "broker.log").read_text()[-2_000:]
-        credentials = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        asked = AdminClient({"bootstrap.servers": settings.bootstrap})
-        user = UserScramCredentialUpsertion(USER, credentials, PASSWORD.encode())
-        for answer in asked.alter_user_scram_credentials([user]).values():
-            answer.result(30)
-        yield Secured(port, folder)
+    settings = own_settings(tmp_path_factory.mktemp("secured"), secured=True)
+    up(settings, only=["kafka"], tethered=True)
+    cluster = Secured(settings)
+    authority = Authority.read(cluster.secrets, "ca")
+    authority.issue("expired", valid=-datetime.timedelta(days=1))
+    Authority.make(cluster.secrets, "stranger")
+    try:
+        yield cluster
+    finally:
+        down(settings)
 
 
-def test_orders_runs_exactly_and_its_secret_is_found_nowhere(secured: Secured, tmp_path: Path) -> None:
-    project = secured.project(tmp_path / "project")
+def test_the_stack_runs_three_brokers_that_only_their_own_clients_can_use(secured: Secured) -> None:
+    again = up(secured.settings, only=["kafka"], tethered=True)
 
-    produced = project.deltaworks("produce", "orders", "--records", "600")
-    ran = project.deltaworks("run", "orders", "--until-caught-up")
+    assert [*again.components] == ["kafka-1", "kafka-2", "kafka-3", "kafka-access"]
+    assert again.started == []
+    assert [each.state for each in status(secured.settings)] == ["ready"] * 3 + ["running"]
+    assert admin.answers(secured.settings.cluster)
+    assert not admin.answers(secured.settings.bootstrap)
+    for node in secured_kafka.NODES:
+        assert admin.answers(secured_kafka.broker(secured.settings, node).access)
+    commands = [" ".join(process.cmdline()) for process in psutil.process_iter()]
+    for user in ("broker", "admin", "deltaworks"):
+        password = (secured.secrets / f"{user}.password").read_text().strip()
+        assert [command for command in commands if password in command] == []
+    assert not (secured.settings.kafka / "broker-1" / "format.arguments").exists()
 
-    assert (produced[0], ran[0]) == (0, 0), produced[1] + ran[1]
-    settings = project.settings
-    compared = recomputation.check(settings.cluster, settings.tables, settings.pipeline("orders") / "batches")
+
+def test_whoever_has_the_listed_permissions_runs_orders_exactly(secured: Secured, tmp_path: Path) -> None:
+    project = secured.project(tmp_path / "project", user=secured.user(USER, *NEEDED))
+
+    with secured.orders_topics():
+        produced = project.deltaworks("produce", "orders", "--records", "600")
+        settings = project.settings
+        assert (produced[0], project.is_untouched()) == (78, True), produced[1]
+        assert "WRITE on topic 'raw-orders'" in produced[1]
+
+        owner = [Permission(kind="topic", name=topic, operations=("WRITE",)) for topic in PLAN.source_topics]
+        owner += [Permission(kind="topic", name=topic, operations=("WRITE",)) for topic in PLAN.global_topics]
+        secured.user(USER, *owner)
+        produced = project.deltaworks("produce", "orders", "--records", "600")
+        ran = project.deltaworks("run", "orders", "--until-caught-up")
+        assert (produced[0], ran[0]) == (0, 0), produced[1] + ran[1]
+        compared = recomputation.check(
+            secured.settings.cluster, settings.tables, settings.pipeline("orders") / "batches"
+        )
+
     assert {each.name: each.differences for each in compared if not each.equal} == {}
     assert sum(each.expected for each in compared) > 600
     written = [file for file in project.folder.rglob("*") if file.is_file() and file.name != "password"]
     assert len(written) > 100
-    assert [str(file) for file in written if PASSWORD.encode() in file.read_bytes()] == []
+    secrets = [PASSWORD, (secured.secrets / "client.key").read_text()]
+    assert [str(f) for f in written for secret in secrets if secret.encode() in f.read_bytes()] == []
     assert PASSWORD not in produced[1] + ran[1]
 
 
@@ -197,18 +200,79 @@ def test_orders_runs_exactly_and_its_secret_is_found_nowhere(secured: Secured, t
     [
         ({"password": "another"}, "refuses our clients: "),
         ({"ca": "stranger"}, "refuses our clients: "),
+        ({"certificate": "expired"}, "refuses our clients: "),
+        ({"certificate": "missing"}, "Kafka's clients refuse their settings: "),
     ],
-    ids=["password", "certificate"],
+    ids=["password", "authority", "expired", "no certificate"],
 )
 def test_who_is_not_let_in_is_told_before_anything_changes(
     secured: Secured, tmp_path: Path, wrong: dict[str, str], message: str
 ) -> None:
-    project = secured.project(tmp_path / "project", **wrong)
+    project = secured.project(tmp_path / "project", user=secured.user(USER), **wrong)
+    before = secured.names
 
     code, said = project.deltaworks("run", "orders", "--until-caught-up")
 
     assert code == 78, said
-    assert f"Kafka at 127.0.0.1:{secured.port} {message}" in said
+    assert message in said
     assert "another" not in said
-    assert not project.settings.pipeline("orders").joinpath("checkpoint").exists()
-    assert not list(project.folder.glob("home/tables/*"))
+    assert project.is_untouched()
+    assert secured.names == before
+
+
+def test_every_missing_permission_is_named_in_one_list_before_anything_changes(
+    secured: Secured, tmp_path: Path
+) -> None:
+    allowed = [each for each in NEEDED if each.name not in ("enriched-orders", "orders-") and each.kind != "group"]
+    project = secured.project(tmp_path / "project", user=secured.user("narrow", *allowed))
+
+    with secured.orders_topics():
+        before = secured.names
+        code, said = project.deltaworks("run", "orders", "--until-caught-up")
+
+        assert secured.names == before
+    assert code == 78, said
+    lines = said.splitlines()
+    begin = lines.index(next(line for line in lines if "does not allow our clients:" in line))
+    assert [line.strip() for line in lines[begin + 1 : begin + 4]] == [
+        "WRITE, DESCRIBE, DESCRIBE_CONFIGS on topic 'enriched-orders'",
+        "DESCRIBE on group 'deltaworks-*'",
+        "WRITE, DESCRIBE on transactional id 'orders-*'",
+    ]
+    assert project.is_untouched()
+
+
+def test_a_topic_that_may_not_be_created_is_named(secured: Secured, tmp_path: Path) -> None:
+    project = secured.project(tmp_path / "project", user=secured.user("creator", *NEEDED))
+    before = secured.names
+
+    code, said = project.deltaworks("run", "orders", "--until-caught-up")
+
+    assert code == 78, said
+    assert "READ, DESCRIBE, DESCRIBE_CONFIGS, CREATE on topic 'raw-orders'" in said
+    assert project.is_untouched()
+    assert secured.names == before
+
+
+def test_a_topic_that_acknowledges_too_early_is_refused(secured: Secured, tmp_path: Path) -> None:
+    project = secured.project(tmp_path / "project", user=secured.user(USER, *NEEDED))
+
+    with secured.orders_topics(**{"min.insync.replicas": "1"}):
+        code, said = project.deltaworks("run", "orders", "--until-caught-up")
+
+        assert read_all(secured.settings.cluster, "enriched-orders") == []
+    assert code == 78, said
+    assert "topic 'enriched-orders': min.insync.replicas=1 of 3 replicas: a written record may be lost" in said
+    assert "raw-orders" not in said, "which is only read"
+    assert project.is_untouched()
+
+
+def test_a_home_with_another_kafka_gets_no_second_one(tmp_path: Path) -> None:
+    settings = own_settings(tmp_path / "home")
+    (settings.kafka / "data").mkdir(parents=True)
+    (settings.kafka / "data" / "meta.properties").touch()
+
+    with pytest.raises(Exception, match="has a Kafka without passwords"):
+        secured_kafka.make(settings)
+
+    assert not secured_kafka.is_there(settings)

@@ -14,9 +14,11 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from deltaworks import clock
+from deltaworks.config import Kafka
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.errors import KafkaReadError
 from deltaworks.kafka.admin import Position, TopicSpec, begin_offsets, create_topics, end_offsets
+from deltaworks.kafka.clients import make
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import Stack, up
 from deltaworks.stack.state import ComponentState, read_state
@@ -108,7 +110,7 @@ def reachable(home: Path) -> Path:
     return home
 
 
-def settled_end_offsets(bootstrap: str, topics: Sequence[str], *, timeout_s: float = 60.0) -> dict[Position, int]:
+def settled_end_offsets(bootstrap: Kafka, topics: Sequence[str], *, timeout_s: float = 60.0) -> dict[Position, int]:
     """The ends, once no transaction is open: after this, a `read_committed` reader reaches all that was committed.
 
     A commit returns before the broker has moved the end that such readers see.
@@ -127,7 +129,7 @@ def settled_end_offsets(bootstrap: str, topics: Sequence[str], *, timeout_s: flo
     return ends
 
 
-def read_all(bootstrap: str, *topics: str, committed: bool = True) -> list[Message]:
+def read_all(bootstrap: Kafka, *topics: str, committed: bool = True) -> list[Message]:
     """Every record of some topics, by topic, partition and offset.
 
     Args:
@@ -136,15 +138,16 @@ def read_all(bootstrap: str, *topics: str, committed: bool = True) -> list[Messa
     ends = settled_end_offsets(bootstrap, topics) if committed else end_offsets(bootstrap, topics, committed=False)
     begins = begin_offsets(bootstrap, topics)
     wanted = [TopicPartition(t, p, begins[t, p]) for (t, p), end in sorted(ends.items()) if end > begins[t, p]]
-    consumer = Consumer(
+    consumer = make(
+        Consumer,
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
-            "group.id": "tests",
+            "group.id": "deltaworks-tests",
             "enable.auto.commit": False,
             "isolation.level": "read_committed" if committed else "read_uncommitted",
             "enable.partition.eof": True,
             "log_level": 0,
-        }
+        },
     )
     found: list[Message] = []
     left = {(at.topic, at.partition) for at in wanted}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deltaworks import Topic
+from deltaworks.config import Kafka
 from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.topics import all_topics
@@ -44,7 +45,7 @@ def replay(settings: Settings, pipeline: Pipeline) -> Recording:
 
 
 def _recorded(settings: Settings, pipeline: Pipeline) -> list[MicroBatch]:
-    reader = RangeReader(settings.bootstrap)
+    reader = RangeReader(settings.cluster)
     micro_batches: list[MicroBatch] = []
     for record in batches.read(settings.pipeline(pipeline.name) / "batches"):
         while len(micro_batches) < record.batch:
@@ -129,7 +130,7 @@ def compare_topics(settings: Settings, pipeline: Pipeline, recording: Recording)
     plan = pipeline.plan()
     topics = [*plan.sink_topics, *([pipeline.dead_letters.topic] if pipeline.dead_letters.topic else [])]
     for topic in topics:
-        found = read_committed(settings.bootstrap, topic)
+        found = read_committed(settings.cluster, topic)
         if topic == pipeline.dead_letters.topic:
             expected = _dead_letters(recording)
         else:
@@ -140,7 +141,7 @@ def compare_topics(settings: Settings, pipeline: Pipeline, recording: Recording)
     return result
 
 
-def read_committed(bootstrap: str, topic: str) -> list[OutputRecord]:
+def read_committed(bootstrap: Kafka, topic: str) -> list[OutputRecord]:
     """Everything that a `read_committed` consumer sees, partition by partition."""
     return [
         (message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ()))  # type: ignore[arg-type]

@@ -43,10 +43,10 @@ def flowing(
     present: dict[tuple[str, int], int] = {}
     if continued:
         plan = jobs.load(settings, job).plan()
-        present = admin.end_offsets(settings.bootstrap, (*plan.source_topics, *plan.global_topics))
+        present = admin.end_offsets(settings.cluster, (*plan.source_topics, *plan.global_topics))
     thread = threading.Thread(
         target=produce,
-        args=(settings.bootstrap, sample),
+        args=(settings.cluster, sample),
         kwargs={"records_per_second": rate, "present": present},
         daemon=True,
     )

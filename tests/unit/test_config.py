@@ -205,6 +205,82 @@ def test_settings_of_kafkas_clients_are_laid_over_each_other(tmp_path: Path) -> 
     assert str(found.cluster) == "kafka:9093"
 
 
+PER_PIPELINE = """
+[kafka]
+"client.id" = "all"
+"linger.ms" = 5
+
+[pipelines.payments.kafka]
+"client.id" = "payments"
+"compression.type" = "zstd"
+
+[environments.prod.pipelines.payments.kafka]
+"compression.type" = "lz4"
+"sasl.password" = { env = "PAYMENTS_PASSWORD" }
+"""
+
+
+def test_a_pipeline_may_have_settings_of_its_own(tmp_path: Path) -> None:
+    given = {"DELTAWORKS_ENVIRONMENT": "prod", "PAYMENTS_PASSWORD": "s3cret"}
+    found = settings(tmp_path, PER_PIPELINE, **given)
+
+    assert found.cluster_of("others").client({}) == found.cluster.client({})
+    assert found.cluster_of("payments").settings.keys() - found.cluster.settings.keys() == {
+        "compression.type",
+        "sasl.password",
+    }
+    assert {found.cluster_of("payments").settings[name] for name in ("client.id", "linger.ms", "compression.type")} == {
+        "payments",
+        "5",
+        "lz4",
+    }
+    assert found.environment()["PAYMENTS_PASSWORD"] == "s3cret", "the driver reads it"
+    by_variable = settings(tmp_path, PER_PIPELINE, **given, DELTAWORKS_KAFKA_CLIENT_ID="mine")
+    value = by_variable.cluster_of("payments").settings["client.id"]
+    assert isinstance(value, config.Reference)
+    assert value.env == "DELTAWORKS_KAFKA_CLIENT_ID"
+
+
+def access(home: Path) -> Path:
+    file = Settings.kafka_access_in(home)
+    file.parent.mkdir(parents=True)
+    file.write_text('bootstrap = "127.0.0.1:1,127.0.0.1:2"\n[kafka]\n"client.id" = "own"\n"linger.ms" = 7\n')
+    return file
+
+
+@pytest.mark.parametrize("named", [None, "127.0.0.1:2", "127.0.0.1:2,127.0.0.1:1"])
+def test_the_secured_kafka_of_the_home_is_used_unless_another_is_named(tmp_path: Path, named: str | None) -> None:
+    file = access(tmp_path / ".deltaworks")
+    variables = {"DELTAWORKS_BOOTSTRAP": named} if named else {}
+
+    found = settings(tmp_path, PER_PIPELINE, **variables, PAYMENTS_PASSWORD="x")
+
+    assert found.bootstrap == (named or "127.0.0.1:1,127.0.0.1:2")
+    assert found.cluster.settings == {"client.id": "all", "linger.ms": "5"}, "the project says otherwise"
+    alone = settings(tmp_path, "", **variables)
+    assert alone.cluster.settings == {"client.id": "own", "linger.ms": "7"}
+    assert alone.values.kafka_origins["", "client.id"] == f"kafka.client.id in {file}"
+    assert Settings.from_environment(alone.environment(), cwd=Path("/")).cluster == alone.cluster
+    elsewhere = settings(tmp_path, "", DELTAWORKS_BOOTSTRAP="kafka:9092")
+    assert elsewhere.cluster.settings == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kafka = 1", "kafka in "),
+        ("bootstrap = 1", "is not as the stack has written it"),
+        ("home = 1\nbootstrap = 'a:1'", "is not as the stack has written it"),
+        ("[", "cannot be read"),
+    ],
+)
+def test_a_damaged_access_to_the_kafka_of_the_home_is_told(tmp_path: Path, text: str, message: str) -> None:
+    access(tmp_path / ".deltaworks").write_text(text)
+
+    with pytest.raises(ConfigurationError, match=message):
+        settings(tmp_path, "")
+
+
 def test_a_cluster_travels_without_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = settings(
         tmp_path, KAFKA, DELTAWORKS_ENVIRONMENT="prod", KAFKA_PASSWORD="s3cret", DELTAWORKS_KAFKA_SASL_USERNAME="me"
@@ -257,6 +333,22 @@ def test_a_mistake_in_the_settings_of_kafka(text: str, message: str, tmp_path: P
 
     assert str(tmp_path / "deltaworks.toml") in str(error.value)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pipelines = 1", "pipelines in .* is not a table"),
+        ("pipelines.shop = 1", "pipelines.shop in .* is not a table"),
+        ("pipelines.shop.kafka = 1", "pipelines.shop.kafka in .* is not a table"),
+        ("pipelines.shop.cores = 1", "no setting of a pipeline"),
+        ("pipelines.shop.kafka.acks = 1", "cannot be set: exactly-once"),
+        ("environments.prod.pipelines.shop.x = 1", "'environments.prod.pipelines.shop.x', which is no setting"),
+    ],
+)
+def test_a_mistake_in_the_settings_of_a_pipeline(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        settings(tmp_path, text)
 
 
 def test_a_variable_cannot_set_what_exactly_once_depends_on(tmp_path: Path) -> None:

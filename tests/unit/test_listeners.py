@@ -148,7 +148,7 @@ def test_a_driver_leaves_word_that_it_was_refused(settings: Settings, monkeypatc
 
 def test_the_preflight_of_a_deployment_refuses_it(settings: Settings) -> None:
     with pytest.raises(StackError, match="is used by kafka of the project"):
-        preflight._require_kafka(settings)
+        preflight._require_kafka(settings, "orders")
 
 
 @pytest.mark.parametrize(

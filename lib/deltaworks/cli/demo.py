@@ -223,7 +223,7 @@ class _Demo:
         from deltaworks.testing.sample_data import produce
 
         written = produce(
-            self._settings.cluster,
+            self._settings.cluster_of(job.name),
             job.data.records(records, self._seed),
             present=pipelines.records_present(self._settings, job.pipeline),
             records_per_second=rate,
@@ -280,7 +280,8 @@ class _Demo:
 
     def _check(self, job: _Job, report: Report) -> list[Any]:
         batches = self._settings.pipeline(job.name) / "batches"
-        comparisons: list[Any] = job.recomputation.check(self._settings.cluster, self._settings.tables, batches)
+        cluster = self._settings.cluster_of(job.name)
+        comparisons: list[Any] = job.recomputation.check(cluster, self._settings.tables, batches)
         report(f"{sum(c.expected for c in comparisons):,} rows and records")
         return comparisons
 

@@ -80,7 +80,7 @@ def produce(
         report(create_topics(settings, pipeline))
     with Steps().step("produce") as report:
         written = sample_data.produce(
-            settings.cluster,
+            settings.cluster_of(name),
             data.records(records, seed),
             present=records_present(settings, pipeline),
             records_per_second=rate,
@@ -93,7 +93,7 @@ def create_topics(settings: Settings, pipeline: Pipeline) -> str:
     """Creates the missing topics; returns a line that says which."""
     from deltaworks.control import topics
 
-    created = topics.prepare(settings.cluster, pipeline, pipeline.plan(), begun=False).missing_names
+    created = topics.prepare(settings.cluster_of(pipeline.name), pipeline, pipeline.plan(), begun=False).missing_names
     return f"created {', '.join(created)}" if created else "all exist"
 
 
@@ -102,7 +102,7 @@ def records_present(settings: Settings, pipeline: Pipeline) -> dict[tuple[str, i
     from deltaworks.kafka import admin
 
     plan = pipeline.plan()
-    return admin.end_offsets(settings.cluster, (*plan.source_topics, *plan.global_topics))
+    return admin.end_offsets(settings.cluster_of(pipeline.name), (*plan.source_topics, *plan.global_topics))
 
 
 def run(

@@ -8,6 +8,7 @@ import typer
 
 from deltaworks import listeners
 from deltaworks.cli.console import out
+from deltaworks.config import Cluster
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
@@ -59,7 +60,7 @@ def accept(
         if kept is None or (last is None and kept.start is None):
             raise ConfigurationError(f"Pipeline {name!r} has read nothing yet.", hint=f"deltaworks deploy {name}")
         known = kept.topics if last is None else last.topics
-        ids = admin.topic_ids(admin.admin(settings.cluster), list(known))
+        ids = admin.topic_ids(admin.admin(settings.cluster_of(name)), list(known))
         for topic in new_topic or ():
             if topic not in ids or not plan.uses(topic):
                 raise ConfigurationError(
@@ -73,7 +74,7 @@ def accept(
                 )
             _require_no_other_archive(settings, pipeline, topic, ids[topic])
         upto = (kept.start or {}) if last is None else _read(last)
-        gone = _gone(settings, upto, known.keys() - set(new_topic or ())) if lost_records else {}
+        gone = _gone(settings.cluster_of(name), upto, known.keys() - set(new_topic or ())) if lost_records else {}
         set_aside.forget(paths, new_topic or ())
         accepted.add(paths.current.accepted, topics={topic: ids[topic] for topic in new_topic or ()}, begins=gone)
     for topic in new_topic or ():
@@ -109,11 +110,11 @@ def _read(last: Intent) -> Offsets:
     return read
 
 
-def _gone(settings: Settings, read: Offsets, topics: Collection[str]) -> Offsets:
+def _gone(cluster: Cluster, read: Offsets, topics: Collection[str]) -> Offsets:
     """The first offsets of partitions that now begin after what was read."""
     from deltaworks.kafka import admin
 
-    begins = admin.begin_offsets(settings.cluster, [topic for topic in read if topic in topics])
+    begins = admin.begin_offsets(cluster, [topic for topic in read if topic in topics])
     gone: Offsets = {}
     for (topic, partition), begin in begins.items():
         if begin > read[topic].get(str(partition), 0):

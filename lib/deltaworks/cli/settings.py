@@ -30,6 +30,15 @@ def show(as_json: AsJson = False) -> None:
         (key, variable, shown(settings, key, variable), settings.values.origin(variable))
         for key, variable in sorted(config.KEYS.items())
     ]
+    rows += [
+        (
+            f"pipelines.{pipeline}.kafka.{name}" if pipeline else f"kafka.{name}",
+            config.KAFKA + name.upper().replace(".", "_"),
+            _kafka_shown(settings, pipeline, name),
+            origin,
+        )
+        for (pipeline, name), origin in sorted(settings.values.kafka_origins.items())
+    ]
     if as_json:
         from deltaworks.cli import listings
 
@@ -46,6 +55,11 @@ def show(as_json: AsJson = False) -> None:
     chosen = f", environment {settings.values.environment}" if settings.values.environment else ""
     out.print(Text(f"Project {settings.project}{chosen}"))
     print_table("", ("setting", "value", "from"), ((key, value, origin or "default") for key, _, value, origin in rows))
+
+
+def _kafka_shown(settings: Settings, pipeline: str, name: str) -> str:
+    value = settings.cluster_of(pipeline).settings[name]
+    return "***" if isinstance(value, config.Reference) else value
 
 
 def shown(settings: Settings, key: str, variable: str) -> str | None:

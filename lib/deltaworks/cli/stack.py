@@ -30,12 +30,20 @@ def up(
         list[str] | None,
         typer.Argument(help="Components to start, with what they need, such as `kafka`; default: all."),
     ] = None,
+    secured: Annotated[
+        bool,
+        typer.Option("--secured", help="Run three Kafka brokers with TLS, passwords and ACLs; the home keeps them."),
+    ] = False,
 ) -> None:
     """Start Kafka, PostgreSQL and Airflow unless they run."""
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
     with Steps().step("up") as report:
+        if secured:
+            from deltaworks.stack import secured_kafka
+
+            settings = secured_kafka.make(settings)
         stack = lifecycle.up(settings, report, only=components)
         report(f"started: {', '.join(stack.started)}" if stack.started else "already running")
     print_table(

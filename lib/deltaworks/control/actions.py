@@ -389,7 +389,7 @@ def take_over(settings: Settings, name: str) -> lineage.Claim:
         KafkaReadError, KafkaWriteError: the broker does not answer.
         FencedError: another driver starts at the same moment.
     """
-    paths, bootstrap = PipelinePaths.of(settings, name), settings.cluster
+    paths, bootstrap = PipelinePaths.of(settings, name), settings.cluster_of(name)
     control_topic.prepare(bootstrap, name, ())
     stored = checkpoint.stored_plan(paths.current.plan)
     mine = lineage.new_lineage() if stored is None else stored.lineage

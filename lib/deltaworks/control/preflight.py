@@ -40,19 +40,21 @@ def preflight(
     _check_options(settings, options, launchers)
     pipeline = jobs.load(settings, name)
     plan = pipeline.plan()
-    _require_kafka(settings)
+    _require_kafka(settings, name)
     paths = PipelinePaths.of(settings, name)
-    checked = topics.check(settings.cluster, pipeline, plan, begun=paths.current.plan.exists())
+    cluster = settings.cluster_of(name)
+    checked = topics.check(cluster, pipeline, plan, begun=paths.current.plan.exists())
     tasks = plan.tasks(checked.read)
     kept = checkpoint.fitting_plan(paths.current.plan, name, plan.fingerprint(), checked.named, tasks)
     if not take_over:
         home = str(settings.home)
-        lineage.require_ours(settings.cluster, name, None if kept is None else kept.lineage, home)
-    admin.create_topics(settings.cluster, checked.missing)  # last: nothing changes before all checks have passed
+        lineage.require_ours(cluster, name, None if kept is None else kept.lineage, home)
+    short = admin.short_transactions(admin.transaction_timeout_ms(cluster))
+    admin.create_topics(cluster, checked.missing)  # last: nothing changes before all checks have passed
     report(f"created {', '.join(checked.missing_names)}" if checked.missing else "all topics exist")
     if checked.empty:
         report(f"check the spelling of {', '.join(checked.empty)} if it should have existed: the pipeline reads it")
-    for line in checked.different:
+    for line in (*checked.different, *([short] if short else [])):
         report(line)
     report(f"{sum(tasks)} tasks; {'goes on with its checkpoint' if kept else 'starts with a new checkpoint'}")
 
@@ -75,7 +77,7 @@ def preflight_again(
     _check_options(settings, options, launchers)
     if name not in jobs.names(settings.with_code(runs.path)):
         raise ConfigurationError(f"The code {runs.digest} has no pipeline {name!r}.", hint=f"deltaworks deploy {name}")
-    _require_kafka(settings)
+    _require_kafka(settings, name)
     report(f"the code {runs.digest} runs again")
 
 
@@ -85,8 +87,8 @@ def _check_options(settings: Settings, options: DeployOptions, launchers: Launch
         raise ConfigurationError("The trigger interval is negative.", hint="0 runs batches without a pause")
 
 
-def _require_kafka(settings: Settings) -> None:
+def _require_kafka(settings: Settings, name: str) -> None:
     listeners.require_own_kafka(settings)
-    if not admin.answers(settings.cluster):
-        no_answer = StackError(f"Kafka does not answer at {settings.cluster}.", hint="deltaworks up")
-        raise admin.refusal(settings.cluster) or no_answer
+    cluster = settings.cluster_of(name)
+    if not admin.answers(cluster):
+        raise admin.refusal(cluster) or StackError(f"Kafka does not answer at {cluster}.", hint="deltaworks up")

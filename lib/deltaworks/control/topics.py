@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from deltaworks.config import Kafka
 from deltaworks.dsl.pipeline import Pipeline, Topic
 from deltaworks.errors import KafkaTopicError
-from deltaworks.kafka import admin
+from deltaworks.kafka import admin, durability, permissions
 from deltaworks.kafka.admin import TopicSpec
+from deltaworks.kafka.control_topic import control_topic, specification
 from deltaworks.topology.plan import Plan
 
 
@@ -48,7 +49,8 @@ def check(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool) -> P
             is not created, since an empty topic would hide that.
 
     Raises:
-        ConfigurationError: the cluster does not let our clients in.
+        ConfigurationError: the cluster does not let our clients in, or not do what the pipeline needs, or does not
+            keep what it acknowledges.
         KafkaReadError: the broker does not answer.
         KafkaTopicError: a topic differs from its declaration, or is gone.
     """
@@ -65,8 +67,10 @@ def check(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool) -> P
     admin.check_partitions(existing, wanted)
     will_be = existing | {topic.name: topic.partitions for topic in wanted}
     matched = {topic for topic in will_be if topic not in sources and any(s.reads(topic) for s in plan.stages)}
+    missing = tuple(topic for topic in wanted if topic.name not in existing)
+    _require_exactly_once(bootstrap, pipeline, plan, missing, [*sources, *matched])
     return PipelineTopics(
-        missing=tuple(topic for topic in wanted if topic.name not in existing),
+        missing=missing,
         empty=tuple(gone),
         different=tuple(admin.differences(bootstrap, [topic for topic in wanted if topic.name in existing])),
         named={topic: will_be[topic] for topic in plan.source_topics},
@@ -80,6 +84,20 @@ def prepare(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool) ->
     topics = check(bootstrap, pipeline, plan, begun=begun)
     admin.create_topics(bootstrap, topics.missing)
     return topics
+
+
+def _require_exactly_once(
+    bootstrap: Kafka, pipeline: Pipeline, plan: Plan, missing: Collection[TopicSpec], reads: Collection[str]
+) -> None:
+    """Raises `ConfigurationError` if the cluster does not allow or not keep what the pipeline writes."""
+    new = {topic.name: topic for topic in missing}
+    control = control_topic(pipeline.name)
+    if control not in admin.topic_states(admin.admin(bootstrap), [control]):
+        new[control] = specification(pipeline.name)
+    writes = output_topics(pipeline, plan)
+    permissions.require(bootstrap, permissions.of_pipeline(pipeline.name, reads, writes), list(new.values()))
+    existing = [topic for topic in (*writes, control) if topic not in new]
+    durability.require(bootstrap, existing, [new[topic] for topic in (*writes, control) if topic in new])
 
 
 def _wanted(pipeline: Pipeline, plan: Plan, existing: Collection[str]) -> list[TopicSpec]:

@@ -35,6 +35,7 @@ Position = tuple[str, int]
 _TIMEOUT_S = 30.0
 _POLL_S = 0.02
 _STOCK_TRANSACTION_MS = 900_000
+_SHORT_TRANSACTION_MS = 60_000
 _NO_LEADER_YET = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -271,6 +272,16 @@ def transaction_timeout_ms(bootstrap: Kafka) -> int:
         raise KafkaReadError(
             f"The settings of the broker cannot be read: {reason.str()}.", hint="is it running? `deltaworks status`"
         ) from error
+
+
+def short_transactions(limit_ms: int) -> str | None:
+    """What is wrong with the broker's limit for transactions; None: it is long enough for usual batches."""
+    if limit_ms >= _SHORT_TRANSACTION_MS:
+        return None
+    return (
+        f"the brokers end a transaction after {limit_ms / 1000:.0f} s: a batch that takes longer is aborted and runs "
+        "again; raise their transaction.max.timeout.ms"
+    )
 
 
 @dataclass(frozen=True)

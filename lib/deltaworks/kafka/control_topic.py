@@ -93,6 +93,11 @@ def control_topic(pipeline: str) -> str:
     return f"__deltaworks-{pipeline}-control"
 
 
+def specification(pipeline: str, partitions: int = LINEAGE_PARTITION + 1) -> TopicSpec:
+    """The topic as it is created; it gets more partitions when tasks need them."""
+    return TopicSpec(name=control_topic(pipeline), partitions=partitions, replication=-1, config=_CONFIG)
+
+
 def place_of(pipeline: str, query: str, tasks: Sequence[int], task: TaskId) -> MarkerPlace:
     """The location of a task's markers.
 
@@ -123,7 +128,7 @@ def prepare(bootstrap: Kafka, pipeline: str, tasks: Sequence[int]) -> None:
     client = admin(bootstrap)
     found = partition_counts_of(client).get(name)
     if found is None:
-        create_topics(bootstrap, [TopicSpec(name=name, partitions=wanted, replication=-1, config=_CONFIG)])
+        create_topics(bootstrap, [specification(pipeline, wanted)])
     elif found < wanted:
         try:
             client.create_partitions([NewPartitions(name, wanted)], operation_timeout=_TIMEOUT_S)[name].result()

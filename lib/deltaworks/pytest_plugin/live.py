@@ -203,13 +203,18 @@ class LiveTables(Mapping[str, list[dict[str, Any]]]):
         return sum(1 for _ in self)
 
 
-def own_settings(home: Path) -> Settings:
-    """The settings of the project, with a home and ports that nobody else has."""
+def own_settings(home: Path, *, secured: bool = False) -> Settings:
+    """The settings of the project, with a home and ports that nobody else has.
+
+    Args:
+        home: The home.
+        secured: It gets three Kafka brokers with TLS, passwords and ACLs, see `stack.secured_kafka`.
+    """
     from deltaworks.settings import Settings
     from deltaworks.stack.ports import free_ports
 
     broker, controller, postgres, airflow = free_ports(4)
-    return replace(
+    settings = replace(
         Settings.from_environment(),
         home=home,
         bootstrap=f"127.0.0.1:{broker}",
@@ -217,6 +222,11 @@ def own_settings(home: Path) -> Settings:
         postgres_port=postgres,
         airflow_port=airflow,
     )
+    if not secured:
+        return settings
+    from deltaworks.stack import secured_kafka
+
+    return secured_kafka.make(settings, free_ports)
 
 
 def _encoded(content: Any, given: Any, topic: str, part: str) -> bytes | None:

@@ -148,10 +148,10 @@ def _switch(
     if later.last_batch > plan.last_batch:
         report(f"the stream is stopped; the last {later.records - plan.records:,} records")
         plan = _processed(paths, later, process)
-    same_topics.require_unchanged(plan, Broker(settings.cluster).topic_ids)
+    same_topics.require_unchanged(plan, Broker(settings.cluster_of(pipeline.name)).topic_ids)
     report("making the checkpoint")
     topology = pipeline.plan()
-    prepared = topics.prepare(settings.cluster, pipeline, topology, begun=True)
+    prepared = topics.prepare(settings.cluster_of(pipeline.name), pipeline, topology, begun=True)
     handover.make_checkpoint(
         own,
         topology,

@@ -147,7 +147,7 @@ class ReplayRun:
 
     def _run(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
         assert engines is not None
-        broker = Broker(self.settings.cluster)
+        broker = Broker(self.settings.cluster_of(self.pipeline.name))
         same_topics.require_unchanged(self.plan, broker.topic_ids)
         engines.process(self.settings, self.pipeline, self.paths, self.plan, report)
         same_topics.require_unchanged(self.plan, broker.topic_ids)  # nor while it was read

@@ -41,7 +41,7 @@ def start(settings: Settings, request: ReplayRequest, *, run_id: str | None = No
         if run_id is not None and ReplayPaths.of(own, run_id).plan.exists():
             return resume(settings, run_id)
         _sweep(own.replays)
-        broker = Broker(settings.cluster)
+        broker = Broker(settings.cluster_of(request.pipeline))
         plan = make_plan(settings, pipeline, request, broker, run_id)
         from_ms = _require_complete(settings, pipeline, plan)
         record = PipelinePaths.of(settings, request.pipeline).batches

@@ -96,7 +96,7 @@ def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple
     if plan.begin is not None:
         steps = begun_later(steps, plan.begin.batch, plan.begin.topics)
     history = History(
-        settings.cluster,
+        settings.cluster_of(pipeline.name),
         settings.tables,
         Archives.of(topology),
         compacted=frozenset(plan.compacted),

@@ -85,7 +85,7 @@ class Beginning:
             KafkaReadError, KafkaWriteError: the broker does not answer.
         """
         tasks = self.plan.tasks(self.topics.read)
-        name, bootstrap = self.pipeline.name, self.settings.cluster
+        name, bootstrap = self.pipeline.name, self.settings.cluster_of(self.pipeline.name)
         known = checkpoints.fitting_plan(
             self.paths.current.plan, name, self.plan.fingerprint(), self.topics.named, tasks
         )
@@ -178,7 +178,9 @@ class Beginning:
         if not self._writes_to_kafka():
             return
         read = transactional.settled_markers if settled else control_topic.read_markers
-        markers = read(self.settings.cluster, self.pipeline.name, checkpoint.query_id, checkpoint.tasks)
+        markers = read(
+            self.settings.cluster_of(self.pipeline.name), self.pipeline.name, checkpoint.query_id, checkpoint.tasks
+        )
         for (stage, task), marker in markers.items():
             yield Done(f"Kafka (task {stage}-{task})", marker.batch, token(marker.intent))
 

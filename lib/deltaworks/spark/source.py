@@ -182,7 +182,7 @@ def source_config(
     )
     resets = {topic: node.offset_reset for stage in plan.stages for node in stage.sources for topic in node.topics}
     return SourceConfig(
-        bootstrap=settings.cluster,
+        bootstrap=settings.cluster_of(pipeline.name),
         pipeline=pipeline.name,
         partitions=partitions,
         stages=stages,

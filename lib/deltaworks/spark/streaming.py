@@ -148,6 +148,7 @@ class StreamDriver:
         self._reporter = reporter
         self._drain = paths.drain(generation)
         self._plan = pipeline.plan()
+        self._cluster = settings.cluster_of(pipeline.name)
         self._code = "" if settings.code is None else settings.code.name
         self._planned_by = self._drain
         """While this file exists, the source plans no new batch."""
@@ -168,7 +169,7 @@ class StreamDriver:
         try:
             self._health.write("starting")
             has_begun = self._paths.current.plan.exists()
-            self._topics = topics.prepare(self._settings.cluster, self._pipeline, self._plan, begun=has_begun)
+            self._topics = topics.prepare(self._cluster, self._pipeline, self._plan, begun=has_begun)
             for topic in self._topics.empty:
                 _log.warning("topic '%s' did not exist and was created; check its spelling if it should have", topic)
             for line in self._topics.different:
@@ -278,7 +279,7 @@ class StreamDriver:
         config = HostConfig(
             # Hooks belong to the driver: what they hold need not be sent to workers.
             pipeline=cloudpickle.dumps(replace(self._pipeline, on_start=None, on_stop=None)),  # type: ignore[no-untyped-call]
-            bootstrap=self._settings.cluster,
+            bootstrap=self._cluster,
             query_id=checkpoint.query_id,
             generation=self._generation,
             fence=str(self._paths.fence),
@@ -286,7 +287,7 @@ class StreamDriver:
             tables_root=str(self._settings.tables),
             tasks=checkpoint.tasks,
             exchange_partitions=self._plan.exchange_partitions(self._topics.read),
-            transaction_timeout_ms=admin.transaction_timeout_ms(self._settings.cluster),
+            transaction_timeout_ms=admin.transaction_timeout_ms(self._cluster),
             first_batch=checkpoint.first_batch,
             initial_state=None
             if checkpoint.initial_state is None

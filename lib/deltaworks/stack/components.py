@@ -51,6 +51,10 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Kind of process whose heartbeat counts, if `ready` is `heartbeat`."""
     free_disk_mb: int = 0
     """Free disk space that it needs to start."""
+    node: int = 0
+    """Which broker it is, from 1, if there are several."""
+    part_of: str = ""
+    """The name for all of them, which a command may use."""
 
     @property
     def is_step(self) -> bool:
@@ -77,6 +81,9 @@ class Components:
         left = list(self.by_name if names is None else names)
         while left:
             name = left.pop()
+            if parts := [component.name for component in self.by_name.values() if component.part_of == name]:
+                left += parts
+                continue
             if name not in self.by_name:
                 raise ConfigurationError(
                     f"There is no component {name!r}.", hint=f"components: {', '.join(self.by_name)}"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import psutil
 
@@ -21,6 +21,9 @@ from deltaworks.processes import Registered
 from deltaworks.settings import Settings
 from deltaworks.stack import ports
 from deltaworks.stack.components import Component, Components, Report, read_components
+
+if TYPE_CHECKING:
+    from deltaworks.stack.kafka import Broker
 
 _VARIABLES = {
     "broker_port": "DELTAWORKS_BOOTSTRAP=127.0.0.1:<port>",
@@ -49,7 +52,10 @@ class NativeHost:
 
     @classmethod
     def of(cls, settings: Settings) -> NativeHost:
-        return cls(settings, read_components(settings.infra))
+        from deltaworks.stack import secured_kafka
+
+        components = read_components(settings.infra)
+        return cls(settings, secured_kafka.spread(components) if secured_kafka.is_there(settings) else components)
 
     def log(self, component: Component) -> Path:
         """File with its output."""
@@ -57,7 +63,18 @@ class NativeHost:
 
     def ports(self, component: Component) -> tuple[int, ...]:
         """The ports that it listens on."""
+        if component.software == "kafka":
+            return self._broker(component).ports
         return tuple(getattr(self.settings, name) for name in component.ports)
+
+    def _broker(self, component: Component) -> Broker:
+        if component.node:
+            from deltaworks.stack import secured_kafka
+
+            return secured_kafka.broker(self.settings, component.node)
+        from deltaworks.stack import kafka
+
+        return kafka.only_broker(self.settings)
 
     def require_room_and_ports(self, component: Component) -> None:
         """Raises `StackError`, which names the folder or a port's holder, if the component could not run here."""
@@ -79,7 +96,7 @@ class NativeHost:
             case "kafka":
                 from deltaworks.stack import kafka
 
-                kafka.prepare(self.settings, self.components, report)
+                kafka.prepare(self.settings, self.components, self._broker(component), report)
             case "postgres":
                 from deltaworks.stack import postgres
 
@@ -95,8 +112,8 @@ class NativeHost:
             case "kafka":
                 from deltaworks.stack import kafka
 
-                environment = self.settings.process_environment()
-                return Launch(command=kafka.command(self.settings, self.components), environment=environment)
+                command = kafka.command(self.settings, self.components, self._broker(component))
+                return Launch(command=command, environment=self.settings.process_environment())
             case "postgres":
                 from deltaworks.stack import postgres
 
@@ -133,7 +150,7 @@ class NativeHost:
             case "admin":
                 from deltaworks.stack import kafka
 
-                return kafka.is_ready(self.settings)
+                return kafka.is_ready(self._broker(component))
             case "login":
                 from deltaworks.stack import postgres
 

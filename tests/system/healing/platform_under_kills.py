@@ -214,7 +214,7 @@ class PlatformUnderKills:
     def compare(self) -> list[Comparison]:
         """Everything against its recomputation."""
         records = self.settings.pipeline("orders") / "batches"
-        return recomputation.check(self.settings.bootstrap, self.settings.tables, records)
+        return recomputation.check(self.settings.cluster, self.settings.tables, records)
 
     def until(self, fact: Callable[[], T | None], what: str) -> T:
         """Polls; what is away meanwhile is waited for."""
@@ -234,7 +234,7 @@ class PlatformUnderKills:
         beat = self.beat_of(self.generation)
         if beat is None or beat.stale_snapshots:
             return False
-        ends = settled_end_offsets(self.settings.bootstrap, orders.pipeline.plan().source_topics)
+        ends = settled_end_offsets(self.settings.cluster, orders.pipeline.plan().source_topics)
         return has_read(beat, ends)
 
     def _state(self, component: str) -> ComponentState:

@@ -16,7 +16,7 @@ from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from tests.support.fault_points import DRIVER, RECOVERY, WORKER
-from tests.system.kills.orders_under_kills import OrdersUnderKills, Outcome
+from tests.system.kills.orders_under_kills import OrdersUnderKills, Outcome, print_outcome
 from tests.system.sample_data import flowing
 
 KILLS = ("driver", "worker", "jvm", "worker", "worker", "driver", "worker") * 3
@@ -48,16 +48,8 @@ def main() -> int:
         finally:
             down(settings)
     print(f"\n{len(outcome.kills)} SIGKILLs, {outcome.starts} starts of the driver, {time.monotonic() - begun:.0f} s")
-    print("phases hit:", ", ".join(f"{phase} {count}" for phase, count in outcome.phases.most_common()))
     print(f"failures carried out at {len(set(outcome.injected))} named points")
-    print("local stores:", dict(outcome.openings), "| transactions skipped:", outcome.skipped_transactions)
-    for comparison in outcome.comparisons:
-        verdict = "equal" if comparison.equal else f"DIFFERENT ({comparison.different})"
-        counts = f"expected {comparison.expected}, found {comparison.found}"
-        print(f"  {comparison.kind} {comparison.name}: {counts}: {verdict}")
-    print(
-        f"  stores: {len(outcome.stores)} entries differ; rebuilt stores: {len(outcome.rebuilt_stores)} entries differ"
-    )
+    print_outcome(outcome)
     enough = len(outcome.kills) >= 20 and len(outcome.phases) >= 5
     print("EXACT" if outcome.exact and enough else "NOT EXACT" if enough else "TOO FEW KILLS OR PHASES")
     return 0 if outcome.exact and enough else 1

@@ -60,7 +60,7 @@ class JobsUnderKills:
     def deploy(self) -> None:
         """Starts every stream."""
         for name, pipeline in self.pipelines.items():
-            prepare(self.settings.bootstrap, pipeline, pipeline.plan(), begun=False)
+            prepare(self.settings.cluster, pipeline, pipeline.plan(), begun=False)
             begun = time.monotonic()
             actions.deploy(self.settings, name, requested_by="check-jobs", launch_s=_WAIT_S)
             print(f"{name:12} runs after {time.monotonic() - begun:.0f} s", flush=True)
@@ -126,7 +126,7 @@ class JobsUnderKills:
         for name in self.names:
             recomputation: Recomputation = import_module(f"jobs.recomputed.{name}").recomputation
             record = self.settings.pipeline(name) / "batches"
-            found[name] = recomputation.check(self.settings.bootstrap, self.settings.tables, record)
+            found[name] = recomputation.check(self.settings.cluster, self.settings.tables, record)
         return found
 
     def judge(self) -> dict[str, list[str]]:
@@ -169,7 +169,7 @@ class JobsUnderKills:
         if beat is None or beat.state != "running" or beat.pid != self.driver(name) or beat.stale_snapshots:
             return False
         plan = self.pipelines[name].plan()
-        ends = settled_end_offsets(self.settings.bootstrap, (*plan.source_topics, *plan.global_topics))
+        ends = settled_end_offsets(self.settings.cluster, (*plan.source_topics, *plan.global_topics))
         return has_read(beat, ends)
 
 

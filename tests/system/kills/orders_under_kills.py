@@ -60,6 +60,19 @@ class Outcome:
         return Counter(phase for _, phase in self.kills)
 
 
+def print_outcome(outcome: Outcome) -> None:
+    """What was hit, and what was compared."""
+    print("phases hit:", ", ".join(f"{phase} {count}" for phase, count in outcome.phases.most_common()))
+    print("local stores:", dict(outcome.openings), "| transactions skipped:", outcome.skipped_transactions)
+    for comparison in outcome.comparisons:
+        verdict = "equal" if comparison.equal else f"DIFFERENT ({comparison.different})"
+        counts = f"expected {comparison.expected}, found {comparison.found}"
+        print(f"  {comparison.kind} {comparison.name}: {counts}: {verdict}")
+    print(
+        f"  stores: {len(outcome.stores)} entries differ; rebuilt stores: {len(outcome.rebuilt_stores)} entries differ"
+    )
+
+
 class OrdersUnderKills:
     """The pipeline, its supervisor and its tormentor."""
 
@@ -245,7 +258,7 @@ class OrdersUnderKills:
         self._compare()
         self.outcome.stores = compare_stores(self.settings)
         self.lose_local_stores()
-        produce(self.settings.bootstrap, sample.records(500, seed=99))
+        produce(self.settings.cluster, sample.records(500, seed=99))
         self.catch_up()
         self._compare()
         self.outcome.rebuilt_stores = compare_stores(self.settings)
@@ -253,7 +266,7 @@ class OrdersUnderKills:
 
     def _compare(self) -> None:
         batches = self.settings.pipeline("orders") / "batches"
-        self.outcome.comparisons = recomputation.check(self.settings.bootstrap, self.settings.tables, batches)
+        self.outcome.comparisons = recomputation.check(self.settings.cluster, self.settings.tables, batches)
 
 
 def _name(process: psutil.Process) -> str:

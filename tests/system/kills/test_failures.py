@@ -26,7 +26,7 @@ BATCH = 40
 def run_under_failures(settings: Settings, seed: int) -> InProcessStream:
     """Random batches, each with up to three failures at random points; workers and disks are lost between batches."""
     rng = random.Random(seed)
-    produce(settings.bootstrap, sample.records(ORDERS))
+    produce(settings.cluster, sample.records(ORDERS))
     stream = InProcessStream(pipeline, settings)
     points = {*WORKER, *DRIVER}
 
@@ -49,7 +49,7 @@ def differences(settings: Settings) -> dict[str, int]:
     found = {
         comparison.name: comparison.different
         for comparison in recomputation.check(
-            settings.bootstrap, settings.tables, settings.pipeline(pipeline.name) / "batches"
+            settings.cluster, settings.tables, settings.pipeline(pipeline.name) / "batches"
         )
     }
     found["stores"] = len(compare_stores(settings, pipeline))

@@ -59,14 +59,14 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
         (faults / "inject" / asleep_at).write_text("stop")
 
     def write(count: int) -> None:
-        present = admin.end_offsets(settings.bootstrap, orders.pipeline.plan().source_topics)
-        produce(settings.bootstrap, sample.records(count, seed=7), present=present)
+        present = admin.end_offsets(settings.cluster, orders.pipeline.plan().source_topics)
+        produce(settings.cluster, sample.records(count, seed=7), present=present)
 
     def at_work(generation: int) -> bool:
         beat = heartbeat.read(paths.heartbeat)
         if beat is None or beat.generation != generation or beat.batch_id is None:
             return False
-        ends = admin.end_offsets(settings.bootstrap, orders.pipeline.plan().source_topics)
+        ends = admin.end_offsets(settings.cluster, orders.pipeline.plan().source_topics)
         return has_read(beat, ends)
 
     with ExitStack() as stack:
@@ -98,7 +98,7 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
         new.send_signal(signal.SIGTERM)
         assert new.wait(timeout=WAIT_S) == exits.OK
 
-    assert different(recomputation.check(settings.bootstrap, settings.tables, paths.batches)) == []
+    assert different(recomputation.check(settings.cluster, settings.tables, paths.batches)) == []
     assert [record.batch for record in batches.read(paths.batches)] == sorted(
         {record.batch for record in batches.read(paths.batches)}
     )

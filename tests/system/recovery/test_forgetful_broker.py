@@ -42,15 +42,16 @@ def forgetful() -> Iterator[LiveStack]:
         settings = own_settings(Path(folder))
         settings.temporary.mkdir()
         components = read_components(settings.infra)
-        broker.prepare(settings, components, lambda _: None)
+        only = broker.only_broker(settings)
+        broker.prepare(settings, components, only, lambda _: None)
         with (settings.kafka / "server.properties").open("a") as properties:
             properties.write(_FORGETS)
         with (Path(folder) / "broker.log").open("wb") as log:
             process = subprocess.Popen(
-                [*_TETHER, str(os.getpid()), *broker.command(settings, components)], stdout=log, stderr=log
+                [*_TETHER, str(os.getpid()), *broker.command(settings, components, only)], stdout=log, stderr=log
             )
         try:
-            _until(lambda: broker.is_ready(settings))
+            _until(lambda: broker.is_ready(only))
             yield LiveStack(settings)
         finally:
             process.kill()

@@ -59,7 +59,7 @@ def _caught_up(project: Project, name: str) -> bool:
     if beat is None or beat.state != "running" or beat.stale_snapshots:
         return False
     plan = jobs.load(settings, name).plan()
-    ends = settled_end_offsets(settings.bootstrap, (*plan.source_topics, *plan.global_topics))
+    ends = settled_end_offsets(settings.cluster, (*plan.source_topics, *plan.global_topics))
     return has_read(beat, ends)
 
 

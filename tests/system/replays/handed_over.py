@@ -103,7 +103,7 @@ def _recomputed(project: Project) -> list[Comparison]:
     settings = project.settings
     until(lambda: _caught_up(settings), f"{JOB} has caught up")
     recomputation: Recomputation = import_module(f"jobs.recomputed.{JOB}").recomputation
-    found = recomputation.check(settings.bootstrap, settings.tables, settings.pipeline(JOB) / "batches")
+    found = recomputation.check(settings.cluster, settings.tables, settings.pipeline(JOB) / "batches")
     return [each for each in found if each.kind == "table"]
 
 
@@ -113,5 +113,5 @@ def _caught_up(settings: Settings) -> bool:
         actions.restart(settings, JOB, requested_by=BY)
     if beat is None or beat.state != "running" or beat.stale_snapshots:
         return False
-    ends = settled_end_offsets(settings.bootstrap, jobs.load(settings, JOB).plan().source_topics)
+    ends = settled_end_offsets(settings.cluster, jobs.load(settings, JOB).plan().source_topics)
     return has_read(beat, ends)

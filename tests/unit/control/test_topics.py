@@ -13,7 +13,7 @@ from deltaworks import DeadLetters, Pipeline, StreamsBuilder, Topic
 from deltaworks.control import lineage, preflight, topics
 from deltaworks.control.model import DeployOptions
 from deltaworks.errors import KafkaTopicError, LineageError
-from deltaworks.kafka import admin
+from deltaworks.kafka import admin, durability, permissions
 from deltaworks.settings import Settings
 
 
@@ -22,9 +22,24 @@ class Broker:
 
     def __init__(self, there: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
         self.there = there
+        self.transaction_ms = 900_000
         monkeypatch.setattr(admin, "partition_counts", lambda _: dict(self.there))
         monkeypatch.setattr(admin, "create_topics", self.create)
         monkeypatch.setattr(admin, "differences", lambda _, specs: [f"{spec.name} differs" for spec in specs])
+        monkeypatch.setattr(admin, "admin", lambda _: None)
+        monkeypatch.setattr(admin, "topic_states", lambda _, names: {n: there[n] for n in names if n in there})
+        monkeypatch.setattr(admin, "transaction_timeout_ms", lambda _: self.transaction_ms)
+        monkeypatch.setattr(permissions, "require", self.require_allowed)
+        monkeypatch.setattr(durability, "require", self.require_kept)
+        self.needed: list[permissions.Permission] = []
+        self.new: list[str] = []
+        self.kept: tuple[list[str], list[str]] = [], []
+
+    def require_allowed(self, _: str, needed: list[permissions.Permission], new: list[admin.TopicSpec]) -> None:
+        self.needed, self.new = needed, [topic.name for topic in new]
+
+    def require_kept(self, _: str, existing: list[str], new: list[admin.TopicSpec]) -> None:
+        self.kept = existing, [topic.name for topic in new]
 
     def create(self, _: str, specs: Iterable[admin.TopicSpec]) -> list[str]:
         new = {spec.name: spec.partitions for spec in specs if spec.name not in self.there}
@@ -95,6 +110,47 @@ def test_a_check_creates_nothing_and_knows_what_will_be_there(monkeypatch: pytes
     assert checked.different == ("users differs",)
 
 
+def test_a_check_asks_for_what_the_pipeline_reads_and_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker({"users": 4, "enriched": 4}, monkeypatch)
+
+    topics.check("", PIPELINE, PIPELINE.plan(), begun=False)
+
+    operations = {each.name: set(each.operations) for each in broker.needed if each.kind == "topic"}
+    basic = {"DESCRIBE", "DESCRIBE_CONFIGS"}
+    control = "__deltaworks-shop-control"
+    assert operations == {
+        "users": {"READ", *basic},
+        "orders": {"READ", *basic},
+        "enriched": {"WRITE", *basic},
+        "letters": {"WRITE", *basic},
+        control: {"READ", "WRITE", "CREATE", "ALTER", *basic},
+    }
+    assert {each.name for each in broker.needed if each.kind == "transactional id"} == {"shop-", f"{control}-"}
+    assert set(broker.new) == {"orders", "letters", control}
+    assert broker.kept == (["enriched"], ["letters", control])
+    broker.there[control] = 9
+    topics.check("", PIPELINE, PIPELINE.plan(), begun=False)
+    assert broker.kept == (["enriched", control], ["letters"])
+
+
+@pytest.mark.parametrize(
+    ("replicas", "least", "problem"),
+    [
+        (1, 1, None),
+        (3, 2, None),
+        (3, 3, None),
+        (3, 1, "1 of 3 replicas: a written record may be lost"),
+        (2, 1, "1 of 2 replicas: a written record may be lost"),
+        (2, 3, "=3, but 2 replicas: nothing could be written"),
+        (1, 2, "=2, but 1 replicas: nothing could be written"),
+    ],
+)
+def test_what_is_wrong_with_the_replicas_of_a_topic(replicas: int, least: int, problem: str | None) -> None:
+    found = durability.TopicDurability(name="t", replicas=replicas, min_insync=least).problem
+
+    assert found is problem is None or (problem is not None and problem in str(found))
+
+
 def test_a_topic_with_other_partitions_is_refused_before_anything_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker({"users": 3}, monkeypatch)
     pipeline = Pipeline(name="shop", topology=topology, topics=(Topic("users"),))
@@ -120,7 +176,7 @@ def test_a_preflight_that_fails_creates_no_topic(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "jobs" / "shop.py").write_text(JOB)
     settings = Settings.from_environment({"HOME": str(tmp_path)}, cwd=tmp_path)
     broker = Broker({}, monkeypatch)
-    monkeypatch.setattr(preflight, "_require_kafka", lambda _: None)
+    monkeypatch.setattr(preflight, "_require_kafka", lambda *_: None)
     monkeypatch.setattr(lineage, "require_ours", _of_another)
     said: list[str] = []
 
@@ -132,6 +188,11 @@ def test_a_preflight_that_fails_creates_no_topic(monkeypatch: pytest.MonkeyPatch
     preflight.preflight(settings, "shop", DeployOptions(), said.append, launchers=anywhere)
     assert broker.there == {"orders": 4, "copies": 4}
     assert said[0] == "created orders, copies"
+    assert not any("transaction.max.timeout.ms" in line for line in said)
+
+    broker.transaction_ms = 20_000
+    preflight.preflight(settings, "shop", DeployOptions(), said.append, launchers=anywhere)
+    assert any("end a transaction after 20 s" in line for line in said)
 
 
 def anywhere(*_: object) -> Any:
