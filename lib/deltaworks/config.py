@@ -12,7 +12,10 @@ control_url = { file = "/run/secrets/registry" }
 "security.protocol" = "SASL_SSL"
 "sasl.password" = { env = "KAFKA_PASSWORD" }
 
-[pipelines.payments.kafka]                   # for the clients of one pipeline
+[spark]                                      # settings of Spark, for every stream and replay
+"spark.sql.debug.maxToStringFields" = 100
+
+[pipelines.payments.kafka]                   # for the clients of one pipeline; likewise [pipelines.payments.spark]
 "compression.type" = "zstd"
 ```
 
@@ -27,13 +30,14 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import subprocess
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -69,8 +73,17 @@ OURS = frozenset(
 _REFERENCE = '{ env = "NAME" }, { file = "path" } or { command = ["program", "argument"] }'
 _ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 _COMMAND_S = 30
-_TABLES = frozenset({"kafka", "pipelines"})
+Kind: TypeAlias = Literal["kafka", "spark"]
+_KINDS: tuple[Kind, ...] = ("kafka", "spark")
+"""Tables of settings that go to a library as they are."""
+_TABLES = frozenset({*_KINDS, "pipelines"})
 """Keys of a layer of the file that are tables."""
+_OURS_OF_SPARK = re.compile(
+    r"spark\.(master|app\.name|authenticate.*|local\.dir|speculation.*|python\..*|executorEnv\.PYTHONPATH|driver\.memory"
+    r"|task\.maxFailures|sql\.(shuffle\.partitions|adaptive\..*|warehouse\.dir|session\.timeZone|exchange\.reuse"
+    r"|execution\.arrow\..*|streaming\.(stateStore|checkpoint|forceDelete|noDataMicroBatches|minBatchesToRetain).*))"
+)
+"""Settings of Spark that exactly-once or the workers depend on, and those that we have a setting for."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +160,10 @@ class Found:
     """Where it was read from; None: the file has it."""
 
 
+Table: TypeAlias = tuple[Kind, str]
+"""A table of settings of a library, and the pipeline that it is for; empty: for all."""
+
+
 @dataclass(frozen=True)
 class Values:
     """The values of environment variables and of the file; the variables win."""
@@ -158,12 +175,14 @@ class Values:
     """The environment of the file that holds."""
     passed_on: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables to which the file refers, and those with settings of Kafka's clients."""
-    kafka: Mapping[str, str | Reference] = field(default_factory=dict)
-    """Settings of Kafka's clients."""
-    pipelines: Mapping[str, Mapping[str, str | Reference]] = field(default_factory=dict)
-    """Pipeline -> what differs in the settings of its clients."""
-    kafka_origins: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Pipeline (empty: all) and name of such a setting -> where it is from."""
+    tables: Mapping[Table, Mapping[str, str | Reference]] = field(default_factory=dict)
+    """Settings of libraries."""
+    table_origins: Mapping[tuple[Table, str], str] = field(default_factory=dict)
+    """Table and name of such a setting -> where it is from."""
+
+    def table(self, kind: Kind, pipeline: str = "") -> dict[str, str | Reference]:
+        """The settings of a library; a pipeline's own win."""
+        return {**self.tables.get((kind, ""), {}), **self.tables.get((kind, pipeline), {})}
 
     def get(self, name: str) -> str | None:
         """The value of a variable; None: neither says anything."""
@@ -218,35 +237,31 @@ def read(project: Path, variables: Mapping[str, str]) -> Values:
         _check(_table(each, f"environments.{name}", file), f"environments.{name}.", file)
     _check(document, "", file)
     given: dict[str, tuple[str, Any]] = {}
-    kafka: dict[str, str | Reference] = {}
-    pipelines: dict[str, dict[str, str | Reference]] = {}
-    origins: dict[tuple[str, str], str] = {}
+    tables: dict[Table, dict[str, str | Reference]] = {}
+    origins: dict[tuple[Table, str], str] = {}
     for prefix, layer in (("", document), (f"environments.{chosen}.", environments[chosen] if chosen else {})):
         given |= {key: (f"{prefix}{key} in {file}", value) for key, value in layer.items() if key not in _TABLES}
-        kafka |= _kafka_table(layer.get("kafka", {}), f"{prefix}kafka", file)
-        origins |= {("", name): f"{prefix}kafka.{name} in {file}" for name in layer.get("kafka", {})}
-        for name, each in layer.get("pipelines", {}).items():
-            own = _kafka_table(each.get("kafka", {}), f"{prefix}pipelines.{name}.kafka", file)
-            pipelines[name] = pipelines.get(name, {}) | own
-            at = f"{prefix}pipelines.{name}.kafka"
-            origins |= {(name, setting): f"{at}.{setting} in {file}" for setting in own}
-    by_variable = _kafka_variables(variables)
-    kafka |= by_variable
-    origins |= {("", name): each.origin for name, each in by_variable.items()}
-    for name, own in pipelines.items():
-        for setting in own.keys() & by_variable.keys():  # a variable wins here, too
-            own[setting] = by_variable[setting]
-            origins[name, setting] = by_variable[setting].origin
+        own = layer.get("pipelines", {})
+        for pipeline, at, each in (("", prefix, layer), *((n, f"{prefix}pipelines.{n}.", own[n]) for n in own)):
+            for kind in _KINDS:
+                settings = _settings(kind, each.get(kind, {}), f"{at}{kind}", file)
+                tables.setdefault((kind, pipeline), {}).update(settings)
+                origins |= {((kind, pipeline), name): f"{at}{kind}.{name} in {file}" for name in settings}
+    for name, reference in _kafka_variables(variables).items():
+        for table, chosen_ones in tables.items():
+            if table == ("kafka", "") or (table[0] == "kafka" and name in chosen_ones):  # a variable wins everywhere
+                chosen_ones[name] = reference
+                origins[table, name] = reference.origin
     found = {
         KEYS[key]: _found(key, value, origin, file.parent, variables)
         for key, (origin, value) in given.items()
         if not variables.get(KEYS[key])  # what does not hold need not be there
     }
-    of_pipelines = [each for own in pipelines.values() for each in own.values()]
-    references = [*(each.reference for each in found.values()), *kafka.values(), *of_pipelines]
+    in_tables = [setting for table in tables.values() for setting in table.values()]
+    references = [*(each.reference for each in found.values()), *in_tables]
     named = {each.env for each in references if isinstance(each, Reference) and each.env is not None}
     passed_on = {name: variables[name] for name in named if variables.get(name)}
-    return Values(variables, found, chosen, passed_on, kafka, pipelines, origins)
+    return Values(variables, found, chosen, passed_on, tables, origins)
 
 
 def own_kafka(file: Path) -> Cluster | None:
@@ -267,7 +282,7 @@ def own_kafka(file: Path) -> Cluster | None:
     bootstrap, settings = document.pop("bootstrap", None), _table(document.pop("kafka", {}), "kafka", file)
     if document or not isinstance(bootstrap, str):
         raise ConfigurationError(f"{file} is not as the stack has written it.", hint="deltaworks up kafka --secured")
-    return Cluster(bootstrap=bootstrap, settings=_kafka_table(settings, "kafka", file))
+    return Cluster(bootstrap=bootstrap, settings=_settings("kafka", settings, "kafka", file))
 
 
 def with_own_kafka(values: Values, file: Path) -> Values:
@@ -283,12 +298,13 @@ def with_own_kafka(values: Values, file: Path) -> Values:
     if not set(named.split(",")) <= set(own.bootstrap.split(",")):
         return values
     found = {variable: Found(own.bootstrap, f"bootstrap in {file}")}
-    origins = {("", name): f"kafka.{name} in {file}" for name in own.settings}
+    table: Table = ("kafka", "")
+    origins = {(table, name): f"kafka.{name} in {file}" for name in own.settings}
     return replace(
         values,
         of_file=found | dict(values.of_file),
-        kafka=own.settings | dict(values.kafka),
-        kafka_origins=origins | dict(values.kafka_origins),
+        tables={**values.tables, table: {**own.settings, **values.tables.get(table, {})}},
+        table_origins=origins | dict(values.table_origins),
     )
 
 
@@ -302,14 +318,18 @@ def _kafka_variables(variables: Mapping[str, str]) -> dict[str, Reference]:
     return found
 
 
-def _kafka_table(table: Mapping[str, object], prefix: str, file: Path) -> dict[str, str | Reference]:
+def _settings(kind: Kind, table: Mapping[str, object], prefix: str, file: Path) -> dict[str, str | Reference]:
+    """The settings of a library in a table of the file."""
     return {
-        name: _kafka_setting(name, value, f"{prefix}.{name} in {file}", file.parent) for name, value in table.items()
+        name: _setting(kind, name, value, f"{prefix}.{name} in {file}", file.parent) for name, value in table.items()
     }
 
 
-def _kafka_setting(name: str, value: object, origin: str, folder: Path) -> str | Reference:
-    _require_theirs(name, origin)
+def _setting(kind: Kind, name: str, value: object, origin: str, folder: Path) -> str | Reference:
+    if kind == "kafka":
+        _require_theirs(name, origin)
+    else:
+        _require_for_spark(name, value, origin)
     if isinstance(value, dict):
         return _reference(value, origin, folder)
     if isinstance(value, bool):
@@ -317,6 +337,21 @@ def _kafka_setting(name: str, value: object, origin: str, folder: Path) -> str |
     if isinstance(value, str | int):
         return str(value)
     raise _unexpected(value, origin)
+
+
+def _require_for_spark(name: str, value: object, origin: str) -> None:
+    if not name.startswith("spark."):
+        raise ConfigurationError(f"{origin} is no setting of Spark.", hint=f'"spark.{name}"?')
+    if _OURS_OF_SPARK.fullmatch(name):
+        hint = "driver_memory sets it" if name == "spark.driver.memory" else "remove it"
+        raise ConfigurationError(
+            f"{origin} cannot be set: streams depend on the value of '{name}' that deltaworks chooses.", hint=hint
+        )
+    if isinstance(value, dict):
+        raise ConfigurationError(
+            f"{origin} is a reference, but Spark's settings are on the command line of the JVM, where others see them.",
+            hint="write the value, if it is no secret",
+        )
 
 
 def _require_theirs(name: str, origin: str) -> None:
@@ -334,15 +369,16 @@ def _table(value: object, name: str, file: Path) -> dict[str, Any]:
 
 
 def _check(layer: Mapping[str, Any], prefix: str, file: Path) -> None:
-    _table(layer.get("kafka", {}), f"{prefix}kafka", file)
+    for kind in _KINDS:
+        _table(layer.get(kind, {}), f"{prefix}{kind}", file)
     for name, each in _table(layer.get("pipelines", {}), f"{prefix}pipelines", file).items():
         for key in _table(each, f"{prefix}pipelines.{name}", file):
-            if key != "kafka":
+            if key not in _KINDS:
                 raise ConfigurationError(
                     f"{file} has the key '{prefix}pipelines.{name}.{key}', which is no setting of a pipeline.",
-                    hint=f"a pipeline has a table of its own for Kafka's clients: [{prefix}pipelines.{name}.kafka]",
+                    hint=f"a pipeline has tables of its own: [{prefix}pipelines.{name}.kafka], and the same with spark",
                 )
-            _table(each[key], f"{prefix}pipelines.{name}.kafka", file)
+            _table(each[key], f"{prefix}pipelines.{name}.{key}", file)
     for key in layer.keys() - _TABLES:
         if key not in KEYS:
             near = difflib.get_close_matches(key, KEYS, 1)

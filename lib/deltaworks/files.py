@@ -7,7 +7,6 @@ folder of a file system. `replace_file` is for files that may be lost: a heartbe
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import secrets
@@ -175,6 +174,8 @@ def lock(file: int | IO[Any], *, shared: bool = False, wait: bool = False) -> bo
         shared: allow others that also share the lock.
         wait: wait until the lock is free.
     """
+    import fcntl  # only Unix has it; DSL, test driver and new projects need no locks
+
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(file, kind | (0 if wait else fcntl.LOCK_NB))

@@ -9,7 +9,6 @@ home. Only what deltaworks makes there (`Settings.parts`) is ever deleted; every
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -191,6 +190,8 @@ def _why_never_deleted(settings: Settings) -> str | None:
 def _user_folders() -> Iterator[Path]:
     with suppress(RuntimeError):
         yield Path.home().resolve()
+    import pwd  # only Unix has it
+
     with suppress(KeyError):
         yield Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
 

@@ -98,6 +98,11 @@ def require_own_kafka(settings: Settings) -> None:
         )
 
 
+def is_own_kafka(settings: Settings) -> bool:
+    """Whether the settings name the Kafka that this home's stack runs, or would run."""
+    return bool(_own_kafka_ports(settings))
+
+
 def _own_kafka_ports(settings: Settings) -> tuple[int, ...]:
     """Where the home's own brokers listen, or would; empty: the settings name another Kafka.
 

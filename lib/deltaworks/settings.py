@@ -202,12 +202,15 @@ class Settings:
     @property
     def cluster(self) -> Cluster:
         """Kafka, as every client reaches it."""
-        return Cluster(bootstrap=self.bootstrap, settings=dict(self.values.kafka))
+        return Cluster(bootstrap=self.bootstrap, settings=self.values.table("kafka"))
 
     def cluster_of(self, pipeline: str) -> Cluster:
         """Kafka, as the clients of a pipeline reach it: `[pipelines.NAME.kafka]` may say what differs."""
-        own = self.values.pipelines.get(pipeline, {})
-        return Cluster(bootstrap=self.bootstrap, settings={**self.values.kafka, **own})
+        return Cluster(bootstrap=self.bootstrap, settings=self.values.table("kafka", pipeline))
+
+    def spark_of(self, pipeline: str) -> dict[str, str]:
+        """Settings of Spark for a pipeline: `[spark]`, and `[pipelines.NAME.spark]` says what differs."""
+        return {name: str(value) for name, value in self.values.table("spark", pipeline).items()}
 
     @property
     def joined_python_path(self) -> str:

@@ -241,6 +241,33 @@ def test_a_pipeline_may_have_settings_of_its_own(tmp_path: Path) -> None:
     assert value.env == "DELTAWORKS_KAFKA_CLIENT_ID"
 
 
+SPARK = """
+[spark]
+"spark.sql.debug.maxToStringFields" = 100
+"spark.driver.extraJavaOptions" = "-Dx=1"
+
+[pipelines.payments.spark]
+"spark.sql.debug.maxToStringFields" = 200
+"spark.eventLog.enabled" = true
+"""
+
+
+def test_settings_of_spark_pass_through_for_all_pipelines_or_one(tmp_path: Path) -> None:
+    found = settings(tmp_path, SPARK)
+
+    assert found.spark_of("others") == {
+        "spark.sql.debug.maxToStringFields": "100",
+        "spark.driver.extraJavaOptions": "-Dx=1",
+    }
+    assert found.spark_of("payments") == found.spark_of("others") | {
+        "spark.sql.debug.maxToStringFields": "200",
+        "spark.eventLog.enabled": "true",
+    }
+    assert Settings.from_environment(found.environment(), cwd=Path("/")).spark_of("payments") == found.spark_of(
+        "payments"
+    )
+
+
 def access(home: Path) -> Path:
     file = Settings.kafka_access_in(home)
     file.parent.mkdir(parents=True)
@@ -259,7 +286,7 @@ def test_the_secured_kafka_of_the_home_is_used_unless_another_is_named(tmp_path:
     assert found.cluster.settings == {"client.id": "all", "linger.ms": "5"}, "the project says otherwise"
     alone = settings(tmp_path, "", **variables)
     assert alone.cluster.settings == {"client.id": "own", "linger.ms": "7"}
-    assert alone.values.kafka_origins["", "client.id"] == f"kafka.client.id in {file}"
+    assert alone.values.table_origins[("kafka", ""), "client.id"] == f"kafka.client.id in {file}"
     assert Settings.from_environment(alone.environment(), cwd=Path("/")).cluster == alone.cluster
     elsewhere = settings(tmp_path, "", DELTAWORKS_BOOTSTRAP="kafka:9092")
     assert elsewhere.cluster.settings == {}
@@ -342,6 +369,11 @@ def test_a_mistake_in_the_settings_of_kafka(text: str, message: str, tmp_path: P
         ("pipelines.shop = 1", "pipelines.shop in .* is not a table"),
         ("pipelines.shop.kafka = 1", "pipelines.shop.kafka in .* is not a table"),
         ("pipelines.shop.cores = 1", "no setting of a pipeline"),
+        ("spark.'sql.x' = 1", "is no setting of Spark"),
+        ("spark.'spark.sql.shuffle.partitions' = 7", "cannot be set: streams depend on"),
+        ("spark.'spark.sql.streaming.stateStore.providerClass' = 'x'", "cannot be set: streams depend on"),
+        ("pipelines.shop.spark.'spark.driver.memory' = '4g'", "cannot be set"),
+        ("spark.'spark.hadoop.fs.s3a.secret.key' = { env = 'KEY' }", "is a reference, but Spark's settings are on"),
         ("pipelines.shop.kafka.acks = 1", "cannot be set: exactly-once"),
         ("environments.prod.pipelines.shop.x = 1", "'environments.prod.pipelines.shop.x', which is no setting"),
     ],

@@ -20,12 +20,11 @@ from deltaworks.settings import Settings
 _FILE = '''"""Airflow's entry to jobs/{name}.py. Written by deltaworks.airflow.bundle; changes here are lost."""
 
 from deltaworks.airflow.quality import quality_dag
-from deltaworks.airflow.replay import replay_dag, reprocess_dag
+from deltaworks.airflow.replay import replay_dag
 from deltaworks.airflow.stream import stream_dag
 
 stream = stream_dag("{name}")
 replay = replay_dag("{name}")
-reprocess = reprocess_dag("{name}")
 quality = quality_dag("{name}")
 '''
 

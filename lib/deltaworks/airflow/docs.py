@@ -43,32 +43,29 @@ runs. Nothing that others read changes before the task `publish`.
 |---|---|
 | Tables published by day | {with_days} |
 | Tables published as a whole | {whole} |
-| One day, or a backfill of days | `{name}__reprocess` |
 | Without Airflow | `deltaworks replay {name}` |
 
+{days}
 {tasks}
 """
 
-_REPROCESS = """
-Processes one day of `{name}` again with the current code in `jobs/` and publishes it. Each run is for one UTC day, its
-partition key (`2026-11-22`). Only you start runs:
+_BACKFILL = """### One day, or a backfill of days
+A run with a partition key (`2026-11-22`) publishes that UTC day. A backfill has such a run per day:
 
 | | |
 |---|---|
-| One day | trigger this DAG with the day as its partition key |
-| Many days | a backfill: *Backfill* on this page, or the command below |
+| One day | trigger this DAG with the day as its partition key, or with From and To |
+| Many days, one after the other | a backfill: *Backfill* on this page, or the command below |
 | Days that were published before | the same with `--reprocess-behavior completed`, which makes new runs |
-| A range of days at once | `{name}__replay`: it reads the history once, a backfill reads it once per day |
-| Tables | {with_days} |
+| A range of days at once | From and To: it reads the history once, a backfill reads it once per day |
 
 ```
-airflow backfill create --dag-id {name}__reprocess --max-active-runs 1 \\
-  --from-date 2026-11-01 --to-date 2026-11-07 --dag-run-conf '{{"reason": "prices were wrong"}}'
+airflow backfill create --dag-id {name}__replay --max-active-runs 1 \\
+  --from-date 2026-11-01 --to-date 2026-11-07 \\
+  --dag-run-conf '{{"reason": "prices were wrong", "approval": false}}'
 ```
-The range includes both dates. The DAG is paused at first; unpause it, because Airflow starts no run of a paused DAG,
-not even for a backfill. Its schedule only makes backfills possible; nothing starts at midnight.
-
-{tasks}
+The range includes both dates. Without `"approval": false`, each day waits for its approval. The schedule of this DAG
+only makes backfills possible; nothing starts at midnight.
 """
 
 _REPLAY_TASKS = """### Tasks
@@ -108,12 +105,8 @@ def stream_doc(name: str, about: str | None, pipeline: Pipeline) -> str:
 def replay_doc(name: str, tables: Tables) -> str:
     """Markdown for `<name>__replay`."""
     with_days, whole = _listed(tables.with_days), _listed(tables.whole)
-    return _REPLAY.format(name=name, with_days=with_days, whole=whole, tasks=_REPLAY_TASKS).strip()
-
-
-def reprocess_doc(name: str, tables: Tables) -> str:
-    """Markdown for `<name>__reprocess`."""
-    return _REPROCESS.format(name=name, with_days=_listed(tables.with_days), tasks=_REPLAY_TASKS).strip()
+    days = _BACKFILL.format(name=name) if tables.with_days else ""
+    return _REPLAY.format(name=name, with_days=with_days, whole=whole, days=days, tasks=_REPLAY_TASKS).strip()
 
 
 def _listed(names: Iterable[str]) -> str:

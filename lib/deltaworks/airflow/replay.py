@@ -1,13 +1,13 @@
-"""The DAGs `<name>__replay` and `<name>__reprocess` of one pipeline.
+"""The DAG `<name>__replay` of one pipeline.
 
 ```
 plan --> run --> compare --> gate --> approve --> publish --> verify --> clean
                                              '-> discard (rejected)  '-> quality
 ```
 
-`<name>__replay` publishes a range of days that somebody chooses in its form. In `<name>__reprocess`, each run publishes
-one day, its partition, so a backfill publishes one day after the other, and each day has its entry in the history. It
-has a schedule because only a periodic DAG can have a backfill; the schedule itself ended in the past.
+A run publishes the range of days that somebody chooses in the form. A run with a partition key publishes that one day,
+so a backfill publishes one day after the other, and each day has its entry in the history. The DAG has a schedule
+because only a periodic DAG can have a backfill; the schedule itself ended in the past.
 
 Each task makes one call to `deltaworks.replay`, as the command line does. If the gate fails, the run fails and keeps
 the staging tables so that people can see why.
@@ -15,7 +15,6 @@ the staging tables so that people can see why.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -24,8 +23,8 @@ from airflow.sdk import DAG, CronPartitionTimetable, TriggerRule, task
 from airflow.sdk.api.datamodels._generated import DagRunType
 
 from deltaworks.airflow import quality, replay_tasks
-from deltaworks.airflow.docs import replay_doc, reprocess_doc
-from deltaworks.airflow.replay_form import Tables, replay_form, reprocess_form
+from deltaworks.airflow.docs import replay_doc
+from deltaworks.airflow.replay_form import Tables, replay_form
 from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator, PublishOperator
 from deltaworks.airflow.stream import DEFAULTS
 from deltaworks.control import jobs
@@ -42,87 +41,68 @@ _SCHEDULE_ENDED = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def replay_dag(name: str) -> DAG | None:
-    """Makes the DAG for a range of days; None for a pipeline that writes no table."""
+    """Makes the DAG; None for a pipeline that writes no table."""
     pipeline = jobs.load(Settings.from_environment(), name)
     tables = Tables.of(pipeline)
     if not tables.with_days and not tables.whole:
         return None
-    return _dag(
-        name,
-        replay_dag_id(name),
-        replay_tasks.plan,
+    by_hand = [DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED]
+    days: dict[str, Any] = {
+        "schedule": CronPartitionTimetable("0 0 * * *", timezone="UTC", key_format="%Y-%m-%d"),
+        "end_date": _SCHEDULE_ENDED,
+        "allowed_run_types": [*by_hand, DagRunType.BACKFILL, DagRunType.SCHEDULED],
+    }
+    whole: dict[str, Any] = {"schedule": None, "allowed_run_types": by_hand}
+    with DAG(
+        dag_id=dag_id(name),
         description=f"Processes the history of {name} again; compares, checks and publishes the results.",
-        schedule=None,
+        catchup=False,
+        default_args=DEFAULTS,
+        tags=["replay", name],
         params=replay_form(tables),
-        allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
         max_active_runs=4,  # one may wait for approval while another one works on other days
         doc_md=replay_doc(name, tables),
-    )
+        **(days if tables.with_days else whole),
+    ) as dag:
+        _tasks(name)
+    return dag
 
 
-def reprocess_dag(name: str) -> DAG | None:
-    """Makes the DAG for single days; None for a pipeline that writes no table with days."""
-    pipeline = jobs.load(Settings.from_environment(), name)
-    tables = Tables.of(pipeline)
-    if not tables.with_days:
-        return None
-    return _dag(
-        name,
-        reprocess_dag_id(name),
-        replay_tasks.plan_day,
-        description=f"Processes one day of {name} again and publishes it; made for backfills.",
-        schedule=CronPartitionTimetable("0 0 * * *", timezone="UTC", key_format="%Y-%m-%d"),
-        end_date=_SCHEDULE_ENDED,
-        is_paused_upon_creation=True,
-        params=reprocess_form(tables),
-        allowed_run_types=[DagRunType.BACKFILL, DagRunType.MANUAL, DagRunType.SCHEDULED],
-        max_active_runs=1,
-        doc_md=reprocess_doc(name, tables),
-    )
-
-
-def replay_dag_id(name: str) -> str:
-    """The id of the DAG for a range of days."""
+def dag_id(name: str) -> str:
+    """The id of a pipeline's DAG."""
     return f"{name}__replay"
 
 
-def reprocess_dag_id(name: str) -> str:
-    """The id of the DAG for single days."""
-    return f"{name}__reprocess"
-
-
-def _dag(name: str, dag_id: str, make_plan: Callable[..., str], **properties: Any) -> DAG:
-    with DAG(dag_id=dag_id, catchup=False, default_args=DEFAULTS, tags=["replay", name], **properties) as dag:
-        plan = task(task_id="plan", execution_timeout=_SHORT)(make_plan)(name)
-        run = _heavy(name, "run", _RUN)
-        compare = task(task_id="compare", execution_timeout=_LONG, max_active_tis_per_dag=1)(replay_tasks.compare)
-        compared = compare(name, _REPLAY)
-        gate = _heavy(name, "gate", _LONG)
-        approve = ApproveReplayOperator(
-            task_id="approve", pipeline=name, replay=_REPLAY, publish="publish", discard="discard"
+def _tasks(name: str) -> None:
+    plan = task(task_id="plan", execution_timeout=_SHORT)(replay_tasks.plan)(name)
+    run = _heavy(name, "run", _RUN)
+    compare = task(task_id="compare", execution_timeout=_LONG, max_active_tis_per_dag=1)(replay_tasks.compare)
+    compared = compare(name, _REPLAY)
+    gate = _heavy(name, "gate", _LONG)
+    approve = ApproveReplayOperator(
+        task_id="approve", pipeline=name, replay=_REPLAY, publish="publish", discard="discard"
+    )
+    # A skipped approval is one that nobody asked for. After a rejection this task is skipped, whatever its rule.
+    published = PublishOperator(
+        task_id="publish",
+        pipeline=name,
+        replay=_REPLAY,
+        execution_timeout=_LONG,
+        trigger_rule=TriggerRule.NONE_FAILED,
+    )
+    verified = task(task_id="verify", execution_timeout=_LONG)(replay_tasks.verify)(name, _REPLAY)
+    cleaned = task(task_id="clean", execution_timeout=_SHORT)(replay_tasks.clean)(name, _REPLAY)
+    discarded = task(task_id="discard", execution_timeout=_SHORT)(replay_tasks.discard)(name, _REPLAY)
+    plan >> run >> compared >> gate >> approve >> [published, discarded]
+    published >> verified >> cleaned
+    if name in jobs.names_with(Settings.from_environment(), quality.SUITES):
+        verified >> TriggerDagRunOperator(
+            task_id="quality",
+            trigger_dag_id=quality.dag_id(name),
+            trigger_run_id=f"published__{_REPLAY}",
+            logical_date=None,
+            skip_when_already_exists=True,
         )
-        # A skipped approval is one that nobody asked for. After a rejection this task is skipped, whatever its rule.
-        published = PublishOperator(
-            task_id="publish",
-            pipeline=name,
-            replay=_REPLAY,
-            execution_timeout=_LONG,
-            trigger_rule=TriggerRule.NONE_FAILED,
-        )
-        verified = task(task_id="verify", execution_timeout=_LONG)(replay_tasks.verify)(name, _REPLAY)
-        cleaned = task(task_id="clean", execution_timeout=_SHORT)(replay_tasks.clean)(name, _REPLAY)
-        discarded = task(task_id="discard", execution_timeout=_SHORT)(replay_tasks.discard)(name, _REPLAY)
-        plan >> run >> compared >> gate >> approve >> [published, discarded]
-        published >> verified >> cleaned
-        if name in jobs.names_with(Settings.from_environment(), quality.SUITES):
-            verified >> TriggerDagRunOperator(
-                task_id="quality",
-                trigger_dag_id=quality.dag_id(name),
-                trigger_run_id=f"published__{_REPLAY}",
-                logical_date=None,
-                skip_when_already_exists=True,
-            )
-    return dag
 
 
 def _heavy(name: str, phase: Literal["run", "gate"], limit: timedelta) -> PhaseOperator:

@@ -1,4 +1,4 @@
-"""The forms of `<name>__replay` and `<name>__reprocess`, and the JSON schemas that Airflow checks over REST.
+"""The form of `<name>__replay`, and the JSON schemas that Airflow checks over REST.
 
 The first task checks rules between fields, because a schema covers one field at a time.
 """
@@ -41,7 +41,7 @@ class Tables:
 def replay_form(tables: Tables) -> dict[str, Param]:
     """The fields of the form of `<name>__replay`."""
     return {
-        "from": _day("From", "First UTC day to publish; empty: from the beginning."),
+        "from": _day("From", "First UTC day to publish; empty: from the beginning, or the day of a backfill."),
         "to": _day("To", "First UTC day not to publish; empty: up to the last complete day."),
         "tables": _tables(
             (*tables.with_days, *tables.whole),
@@ -57,28 +57,18 @@ def replay_form(tables: Tables) -> dict[str, Param]:
             description="Instead of publishing days, let the stream continue with all stores and tables of the replay. "
             "This stops and redeploys the stream. Leave From, To and Tables empty, and keep the recorded order.",
         ),
-        "approval": _approval(default=True),
+        "approval": Param(
+            True,
+            type="boolean",
+            title="Approval",
+            description="A person approves the differences, after the gate and before anything changes.",
+        ),
         "reason": Param(
             type="string",
             minLength=1,
             pattern=r"\S",
             title="Reason",
             description="Why you replay; kept in the history of the tables.",
-        ),
-    }
-
-
-def reprocess_form(tables: Tables) -> dict[str, Param]:
-    """The fields of the form of `<name>__reprocess`; the day is the run's partition key."""
-    return {
-        "tables": _tables(tables.with_days, tables.with_days, "Tables to publish; empty: every table that has days."),
-        "order": _order(),
-        "approval": _approval(default=False),
-        "reason": Param(
-            "",
-            type="string",
-            title="Reason",
-            description="Why you reprocess the day; kept in the history of the tables. Empty: `reprocess` and the day.",
         ),
     }
 
@@ -110,15 +100,6 @@ def _order() -> Param:
         title="Order",
         description="Recorded order gives the results that the new code would have given live; in time order no record "
         "is late.",
-    )
-
-
-def _approval(*, default: bool) -> Param:
-    return Param(
-        default,
-        type="boolean",
-        title="Approval",
-        description="A person approves the differences, after the gate and before anything changes.",
     )
 
 

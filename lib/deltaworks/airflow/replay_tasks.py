@@ -1,4 +1,4 @@
-"""The tasks of `<name>__replay` and `<name>__reprocess`: each does one phase of `deltaworks.replay`.
+"""The tasks of `<name>__replay`: each does one phase of `deltaworks.replay`.
 
 The id of a replay follows from the id of the DAG run, so every task can be retried and cleared: it finds what is
 already done. A DAG run that is cleared as a whole after its replay has ended replays again, under another id.
@@ -40,27 +40,19 @@ _NAME = 60
 
 
 def plan(name: str, params: Any = None, dag_run: Any = None) -> str:
-    """Plans the replay that the form asks for; returns its id."""
+    """Plans the replay of the form's days, or of the day that is the run's partition key; returns its id."""
     first, end = _day(params["from"]), _day(params["to"])
+    if key := dag_run.partition_key:
+        if first is not None or end is not None:
+            raise AirflowFailException(f"This run is for {key}, its partition key: leave From and To empty.")
+        first = date.fromisoformat(key)
+        end = first + timedelta(days=1)
     if first is not None and end is not None and first >= end:
         raise AirflowFailException(
             f"The range of days is empty: From is {first}, To is {end}.\n"
             "To is the first day not to publish: to publish one day, set it to the day after."
         )
-    return _planned(name, params, dag_run, first, end, params["reason"].strip())
-
-
-def plan_day(name: str, params: Any = None, dag_run: Any = None) -> str:
-    """Plans the replay of the DAG run's day; returns its id."""
-    key = dag_run.partition_key
-    if not key:
-        raise AirflowFailException(
-            f"This run has no day. Trigger {name}__reprocess with a partition key such as 2026-11-22, or create a "
-            f"backfill; {name}__replay takes a range of days."
-        )
-    day = _day(key)
-    assert day is not None
-    return _planned(name, params, dag_run, day, day + timedelta(days=1), params["reason"].strip() or f"reprocess {day}")
+    return _planned(name, params, dag_run, first, end)
 
 
 def compare(name: str, run: str) -> int | None:
@@ -197,7 +189,7 @@ def run_id_of(dag_run: Any, number: int = 1) -> str:
     return f"{readable}-{digest}" + (f"-{number}" if number > 1 else "")
 
 
-def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date | None, reason: str) -> str:
+def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date | None) -> str:
     from deltaworks.replay import runs
 
     settings = Settings.from_environment()
@@ -209,8 +201,8 @@ def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date
         to_ms=_ms(end),
         tables=tuple(params["tables"]),
         order=params["order"],
-        hand_over=params.get("hand_over", False),
-        reason=reason,
+        hand_over=params["hand_over"],
+        reason=params["reason"].strip(),
         requested_by=requester(dag_run),
     )
     listeners.require_own_kafka(settings)

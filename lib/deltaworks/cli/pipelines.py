@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import pwd
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -311,6 +310,8 @@ def set_aside(
 
 def user() -> str:
     """The user of the command line, as `name at host`."""
+    import pwd  # not where only projects are made and tested, on any system
+
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -32,12 +32,12 @@ def show(as_json: AsJson = False) -> None:
     ]
     rows += [
         (
-            f"pipelines.{pipeline}.kafka.{name}" if pipeline else f"kafka.{name}",
-            config.KAFKA + name.upper().replace(".", "_"),
-            _kafka_shown(settings, pipeline, name),
+            f"pipelines.{pipeline}.{kind}.{name}" if pipeline else f"{kind}.{name}",
+            config.KAFKA + name.upper().replace(".", "_") if kind == "kafka" else "",
+            _setting_shown(settings.values.tables[kind, pipeline][name]),
             origin,
         )
-        for (pipeline, name), origin in sorted(settings.values.kafka_origins.items())
+        for ((kind, pipeline), name), origin in sorted(settings.values.table_origins.items())
     ]
     if as_json:
         from deltaworks.cli import listings
@@ -57,8 +57,7 @@ def show(as_json: AsJson = False) -> None:
     print_table("", ("setting", "value", "from"), ((key, value, origin or "default") for key, _, value, origin in rows))
 
 
-def _kafka_shown(settings: Settings, pipeline: str, name: str) -> str:
-    value = settings.cluster_of(pipeline).settings[name]
+def _setting_shown(value: str | config.Reference) -> str:
     return "***" if isinstance(value, config.Reference) else value
 
 

@@ -73,18 +73,18 @@ def archive(settings: Settings) -> Code:
     """
     if settings.code is not None:
         return find(settings, settings.code.name)
-    sources = _sources(settings)
-    manifest = _manifest(sources)
+    files = sources(settings)
+    manifest = _manifest(files)
     code = Code(manifest.digest, settings.archives / manifest.digest)
     if not _intact(code):
-        _write(code, manifest, sources)
+        _write(code, manifest, files)
     _touch(code)
     return code
 
 
 def digest(settings: Settings) -> str:
     """The digest of the code that this process runs; writes nothing."""
-    return settings.code.name if settings.code is not None else _manifest(_sources(settings)).digest
+    return settings.code.name if settings.code is not None else _manifest(sources(settings)).digest
 
 
 def find(settings: Settings, digest: str) -> Code:
@@ -152,7 +152,7 @@ def remove(code: Code) -> bool:
     return True
 
 
-def _sources(settings: Settings) -> dict[str, Path]:
+def sources(settings: Settings) -> dict[str, Path]:
     """The files to archive, in order: path within the archive -> file."""
     package = Path(__file__).resolve().parents[1]
     folders = {_PACKAGE: package, "jobs": settings.jobs}

@@ -109,6 +109,14 @@ class DeltaLog:
         self._actions_since_checkpoint = 0
         self._commits_since_checkpoint = 0
 
+    @property
+    def pipeline(self) -> str | None:
+        """The pipeline that writes the table, from its transactions; None: no pipeline does."""
+        for app in self.transactions:
+            if layout.step_of(app) == layout.GENERATION and app.count("/") >= 3:
+                return app.rsplit("/", 3)[0]
+        return None
+
     @classmethod
     def create_or_open(
         cls, root: Path, schema: TableSchema, *, query_id: str, properties: Mapping[str, str]

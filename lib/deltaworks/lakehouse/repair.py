@@ -165,9 +165,8 @@ def _load(root: Path, name: str) -> DeltaLog:
 
 def _pipeline(log: DeltaLog) -> str:
     """The pipeline of a table, from its transactions."""
-    for app in log.transactions:
-        if layout.step_of(app) == layout.GENERATION and app.count("/") >= 3:
-            return app.rsplit("/", 3)[0]
+    if log.pipeline is not None:
+        return log.pipeline
     raise TableError(
         f"The Delta table '{log.path.name}' at {log.path} is not written by a pipeline.",
         hint="only tables that a stream has opened can be repaired",

@@ -52,6 +52,7 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
         scratch=paths.scratch,
         python_path=settings.joined_python_path,
         options=class_data.option(settings),
+        extra=settings.spark_of(pipeline.name),
     )
     try:
         steps: Iterable[Step] = recorded

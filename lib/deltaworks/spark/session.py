@@ -40,6 +40,7 @@ _COLLECT_EVERY = "1min"
 """Spark lets go of what it sent to the tasks of a batch (the settings of Hadoop, for one) only after two full
 collections. Small batches cause none before the heap has grown to its limit."""
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _HADOOP = "spark.hadoop."
 _LOOPBACK = "127.0.0.1"
 
@@ -82,7 +83,7 @@ def build(
         python_path: PYTHONPATH of the workers.
         forks: Where all Python processes of the session come from; None: each is started separately.
         options: Further options of the JVM.
-        extra: Further Spark settings, which win.
+        extra: Further Spark settings, which win; options of the JVM are added to ours.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     python = sys.executable if forks is None else forks.executable(scratch)
@@ -92,11 +93,13 @@ def build(
     os.environ["SPARK_LOCAL_IP"] = _LOOPBACK
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
     os.environ.setdefault("MALLOC_ARENA_MAX", _ARENAS)
+    others = dict(extra or {})
+    options = f"{options} {others.pop(_JAVA_OPTIONS, '')}"
     settings = config(
         partitions=partitions, driver_memory=driver_memory, scratch=scratch, python_path=python_path, options=options
     )
     builder = SparkSession.builder.appName(name).master(f"local[{cores},3]")
-    for key, value in {**settings, **(extra or {})}.items():
+    for key, value in {**settings, **others}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -111,7 +114,7 @@ def config(
     folder = shlex.quote(str(scratch))  # as Spark parses it
     return {
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": f"{JVM} {options} -Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
+        _JAVA_OPTIONS: f"{JVM} {options} -Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
         **_CLOSED,
         **dict.fromkeys(_REMEMBERED, "10"),
         "spark.cleaner.periodicGC.interval": _COLLECT_EVERY,

@@ -215,6 +215,7 @@ class StreamDriver:
             python_path=settings.joined_python_path,
             forks=self._forks,
             options=class_data.option(settings),
+            extra=settings.spark_of(self._pipeline.name),
         )
         gateway = spark.sparkContext._gateway
         assert gateway is not None

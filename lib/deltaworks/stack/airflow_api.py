@@ -116,10 +116,6 @@ class AirflowApi:
         """The DAG files that cannot be imported."""
         return msgspec.convert(self._get("/api/v2/importErrors?limit=1000")["import_errors"], list[ImportFailure])
 
-    def unpause(self, dag_id: str) -> None:
-        """Lets the scheduler start runs of a DAG."""
-        self._authorized("PATCH", f"/api/v2/dags/{_part(dag_id)}", {"is_paused": False})
-
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, *, run_id: str | None = None) -> str:
         """Starts a run and returns its id; `conf` holds the form's fields."""
         body = {"logical_date": None, "conf": dict(conf or {}), **({"dag_run_id": run_id} if run_id else {})}

@@ -77,8 +77,8 @@ def make(settings: Settings, ports: Callable[[int], list[int]] | None = None) ->
         replace_file(_controllers(settings), ",".join(map(str, controllers)).encode())
         replace_file(settings.kafka_access_in(settings.home), text.encode(), mode=0o600, durable=True)  # last
     own = _own(settings)
-    values = replace(settings.values, kafka=own.settings | dict(settings.values.kafka))
-    return replace(settings, bootstrap=own.bootstrap, values=values)
+    tables = {**settings.values.tables, ("kafka", ""): {**own.settings, **settings.values.table("kafka")}}
+    return replace(settings, bootstrap=own.bootstrap, values=replace(settings.values, tables=tables))
 
 
 def is_there(settings: Settings) -> bool:

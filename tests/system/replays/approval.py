@@ -18,7 +18,7 @@ _A_LOOP = timedelta(seconds=2)
 def check(project: Project, findings: Findings) -> None:
     """The stream goes on with the bug, so one can tell its rows."""
     payments = Payments(project, "approved")
-    replay, reprocess = "approved__replay", "approved__reprocess"
+    replay = "approved__replay"
     payments.write(BUG)
     payments.pay(HOURS)
     settings = project.settings
@@ -27,17 +27,14 @@ def check(project: Project, findings: Findings) -> None:
         try:
             payments.settle()
             payments.write()
-            airflow.wait(
-                "its DAGs", lambda: {replay, reprocess} <= {dag.dag_id for dag in airflow.dags()}, timeout_s=WAIT_S
-            )
+            airflow.wait("its DAG", lambda: replay in {dag.dag_id for dag in airflow.dags()}, timeout_s=WAIT_S)
             _rejected(payments, findings, airflow, replay)
             run = _approved(payments, findings, airflow, replay)
             done = project.deltaworks("rollback", run)
             findings.holds(f"rolled back (exit code {done.code})", done.code == 0)
             _production(payments, findings, "rolled back", NOTHING)
-            airflow.unpause(reprocess)
-            _one_day(payments, findings, airflow, reprocess)
-            _backfill(payments, findings, airflow, reprocess)
+            _one_day(payments, findings, airflow, replay)
+            _backfill(payments, findings, airflow, replay)
         finally:
             actions.stop(settings, payments.name, requested_by="check-replay")
 
@@ -86,14 +83,15 @@ def _approved(payments: Payments, findings: Findings, airflow: ReplayApi, dag_id
 
 
 def _one_day(payments: Payments, findings: Findings, airflow: ReplayApi, dag_id: str) -> None:
-    run_id = airflow.trigger_day(dag_id, "2026-03-01", {})
+    run_id = airflow.trigger_day(dag_id, "2026-03-01", {"reason": "amounts counted twice", "approval": False})
     _ended(findings, airflow, dag_id, run_id)
     _production(payments, findings, "one day", _days(0, 1))
 
 
 def _backfill(payments: Payments, findings: Findings, airflow: ReplayApi, dag_id: str) -> None:
     """Two more days, one run each."""
-    backfill = airflow.backfill(dag_id, "2026-03-02", "2026-03-03", {"reason": "amounts counted twice"})
+    conf = {"reason": "amounts counted twice", "approval": False}
+    backfill = airflow.backfill(dag_id, "2026-03-02", "2026-03-03", conf)
     until(lambda: airflow.backfill_ended(backfill), "the backfill has ended", timeout_s=2 * WAIT_S)
     days = airflow.days(dag_id)
     findings.holds(f"backfill: {days}", {days.get("2026-03-02"), days.get("2026-03-03")} == {"success"})

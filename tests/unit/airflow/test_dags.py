@@ -18,7 +18,7 @@ SLOW = (
 )
 
 PIPELINES = jobs.names(Settings.from_environment({"DELTAWORKS_PROJECT": str(ROOT)}))
-KINDS = ("stream", "replay", "reprocess", "quality")
+KINDS = ("stream", "replay", "quality")
 DAGS = sorted([*(f"{name}__{kind}" for name in PIPELINES for kind in KINDS), "streams__reconcile"])
 
 
@@ -102,12 +102,11 @@ def test_a_stream_is_deployed_then_supervised_or_it_is_stopped(dags: dict[str, d
     }
 
 
-@pytest.mark.parametrize("kind", ["replay", "reprocess"])
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_replay_goes_from_plan_to_clean_and_is_approved_or_discarded_after_the_gate(
-    dags: dict[str, dict[str, Any]], name: str, kind: str
+    dags: dict[str, dict[str, Any]], name: str
 ) -> None:
-    tasks = dags[f"{name}__{kind}"]["tasks"]
+    tasks = dags[f"{name}__replay"]["tasks"]
 
     assert {name: task["downstream"] for name, task in tasks.items()} == {
         "plan": ["run"],
@@ -128,27 +127,17 @@ def test_a_replay_has_a_form_and_runs_when_somebody_says_so(dags: dict[str, dict
     dag = dags[f"{name}__replay"]
 
     assert dag["params"] == ["from", "to", "tables", "order", "hand_over", "approval", "reason"]
-    assert (dag["scheduled"], dag["catchup"]) == (False, False)
-    assert dag["run_types"] == ["manual", "operator_triggered"]
-
-
-@pytest.mark.parametrize("name", PIPELINES)
-def test_single_days_are_for_backfills_one_after_the_other_and_nothing_starts_them(
-    dags: dict[str, dict[str, Any]], name: str
-) -> None:
-    dag = dags[f"{name}__reprocess"]
-
-    assert dag["params"] == ["tables", "order", "approval", "reason"]
-    assert (dag["scheduled"], dag["catchup"], dag["max_active_runs"]) == (True, False, 1)
-    assert "backfill" in dag["run_types"]
+    assert (dag["scheduled"], dag["catchup"]) == (True, False), "only a periodic DAG can have a backfill"
+    assert {"manual", "operator_triggered", "backfill"} <= set(dag["run_types"])
 
 
 def test_the_page_of_a_replay_says_how_to_make_a_backfill_and_how_to_roll_back(dags: dict[str, dict[str, Any]]) -> None:
-    for dag_id in ("orders__replay", "orders__reprocess"):
-        doc = dags[dag_id]["doc_md"]
-        for word in ("`order_counts`", "deltaworks discard RUN", "deltaworks rollback RUN", "Required Actions"):
-            assert word in doc
-    assert "airflow backfill create --dag-id orders__reprocess" in dags["orders__reprocess"]["doc_md"]
+    doc = dags["orders__replay"]["doc_md"]
+
+    for word in ("`order_counts`", "deltaworks discard RUN", "deltaworks rollback RUN", "Required Actions"):
+        assert word in doc
+    assert "airflow backfill create --dag-id orders__replay" in doc
+    assert """--dag-run-conf '{"reason": "prices were wrong", "approval": false}'""" in doc
 
 
 @pytest.mark.parametrize("name", PIPELINES)

@@ -10,8 +10,8 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
-from deltaworks.airflow.replay import replay_dag, reprocess_dag
-from deltaworks.airflow.replay_form import Tables, replay_form, reprocess_form
+from deltaworks.airflow.replay import replay_dag
+from deltaworks.airflow.replay_form import Tables, replay_form
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.serdes import String
@@ -20,9 +20,9 @@ from jobs.orders import pipeline
 TABLES = Tables.of(pipeline)
 
 
-def reprocess() -> Any:
-    """As the scheduler has it."""
-    dag = reprocess_dag("orders")
+def scheduled() -> Any:
+    """The DAG as the scheduler has it."""
+    dag = replay_dag("orders")
     assert isinstance(dag, DAG)
     return DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
 
@@ -46,15 +46,6 @@ def test_only_the_reason_has_to_be_given() -> None:
     }
     with pytest.raises(ParamValidationError):
         replay_form(TABLES)["reason"].resolve()
-
-
-def test_a_day_of_the_calendar_needs_nothing_and_nobody() -> None:
-    assert {name: field.resolve() for name, field in reprocess_form(TABLES).items()} == {
-        "tables": [],
-        "order": "recorded",
-        "approval": False,
-        "reason": "",
-    }
 
 
 @pytest.mark.parametrize(
@@ -87,25 +78,20 @@ def test_what_makes_no_sense_is_refused(name: str, value: Any) -> None:
         replay_form(TABLES)[name].resolve(value)
 
 
-def test_a_table_without_days_is_not_offered_for_a_day() -> None:
-    with pytest.raises(ParamValidationError):
-        reprocess_form(TABLES)["tables"].resolve(["users"])
-
-
 def test_every_field_has_a_title_and_a_description() -> None:
-    fields = {**reprocess_form(TABLES), **replay_form(TABLES)}
+    fields = replay_form(TABLES)
 
     assert [name for name, field in fields.items() if not (field.schema.get("title") and field.description)] == []
 
 
 def test_a_backfill_has_a_run_per_day_both_ends_included() -> None:
-    days = reprocess().iter_dagrun_infos_between(datetime(2026, 11, 10, tzinfo=UTC), datetime(2026, 11, 12, tzinfo=UTC))
+    days = scheduled().iter_dagrun_infos_between(datetime(2026, 11, 10, tzinfo=UTC), datetime(2026, 11, 12, tzinfo=UTC))
 
     assert [day.partition_key for day in days] == ["2026-11-10", "2026-11-11", "2026-11-12"]
 
 
 def test_a_run_by_hand_is_for_a_day_and_for_nothing_else() -> None:
-    timetable = reprocess().timetable
+    timetable = scheduled().timetable
 
     assert timetable.resolve_partition_date("2026-11-22") == datetime(2026, 11, 22, tzinfo=UTC)
     with pytest.raises(ValueError, match="does not match"):
@@ -113,14 +99,10 @@ def test_a_run_by_hand_is_for_a_day_and_for_nothing_else() -> None:
 
 
 def test_midnight_starts_nothing_even_if_the_dag_is_not_paused() -> None:
-    dag = reprocess()
+    dag = scheduled()
 
     assert dag.next_dagrun_info(last_automated_run_info=None) is None
     assert dag.timetable.periodic
-
-
-def test_days_are_paused_at_first() -> None:
-    assert reprocess().is_paused_upon_creation is True
 
 
 def test_a_pipeline_without_tables_has_nothing_to_replay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +111,7 @@ def test_a_pipeline_without_tables_has_nothing_to_replay(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("deltaworks.control.jobs.load", lambda settings, name: Pipeline(name="bare", topology=topology))
 
-    assert (replay_dag("bare"), reprocess_dag("bare")) == (None, None)
+    assert replay_dag("bare") is None
 
 
 def test_a_pipeline_of_ktables_only_has_no_days(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,5 +120,8 @@ def test_a_pipeline_of_ktables_only_has_no_days(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("deltaworks.control.jobs.load", lambda settings, name: Pipeline(name="bare", topology=topology))
 
-    assert replay_dag("bare") is not None
-    assert reprocess_dag("bare") is None
+    dag = replay_dag("bare")
+    assert dag is not None
+    serialized: Any = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    assert not serialized.timetable.periodic, "so that it cannot have a backfill"
+    assert "backfill" not in (dag.doc_md or "")

@@ -108,7 +108,7 @@ def test_a_plan_that_is_tried_again_is_the_same_plan(notes: Notes) -> None:
 
 
 def test_another_dag_run_is_another_replay() -> None:
-    runs = [dag_run(), dag_run("manual__2026-11-24T10:00:00+00:01"), dag_run(dag="reprocess")]
+    runs = [dag_run(), dag_run("manual__2026-11-24T10:00:00+00:01"), dag_run(dag="another")]
 
     assert len({replay_tasks.run_id_of(run) for run in runs}) == 3
 
@@ -137,17 +137,16 @@ def _end(settings: Settings, run: str) -> None:
     assert not folder(settings, run).root.exists()
 
 
-def test_a_day_is_its_own_range(notes: Notes) -> None:
-    replay_tasks.plan_day(NAME, form(reason=""), dag_run(dag="reprocess", day="2026-11-22"))
+def test_a_run_of_a_backfill_is_for_its_day(notes: Notes) -> None:
+    replay_tasks.plan(NAME, form(), dag_run(day="2026-11-22"))
 
     [request] = notes.requests
     assert (request.from_ms, request.to_ms) == (NOV_22_MS, NOV_22_MS + DAY_MS)
-    assert request.reason == "reprocess 2026-11-22"
 
 
-def test_a_run_for_no_day_says_how_to_give_one(notes: Notes) -> None:
-    with pytest.raises(AirflowFailException, match="partition key such as 2026-11-22"):
-        replay_tasks.plan_day(NAME, form(reason=""), dag_run(dag="reprocess"))
+def test_a_run_of_a_backfill_takes_no_other_days(notes: Notes) -> None:
+    with pytest.raises(AirflowFailException, match="This run is for 2026-11-22"):
+        replay_tasks.plan(NAME, form(**{"from": "2026-11-01"}), dag_run(day="2026-11-22"))
 
     assert notes.done == []
 
