@@ -20,7 +20,7 @@ PACKAGE_OF = {"py4j": "pyspark", "airflow": "apache-airflow"}
 """Module -> the package that brings it, which itself is made of several."""
 LAZY = {"cli", "pytest_plugin", "testing"}
 """Parts whose functions import others; `extras.missing` names the extra of those."""
-IMPORTED_LATER = {"deltaworks.cli.replay_report"}
+IMPORTED_LATER = {"deltaworks.cli.replay_report", "deltaworks.cli.development", "deltaworks.cli.dev_screen"}
 """Modules of theirs that are only imported by functions."""
 NOT_IMPORTED = {
     "delta-spark": "its jars run on Spark",

@@ -148,6 +148,7 @@ def test_the_container_is_configured_like_the_native_broker() -> None:
 
 
 OWN_SQL = {
+    "cli/dev_screen.py": "reads the last rows of a table",
     "lakehouse/catalog.py": "for code of one's own, which may do what the process may do",
     "lakehouse/publish/comparison.py": "reads the Parquet files of two tables, with limits of its own",
     "lakehouse/sandbox.py": "where SQL of others runs",

@@ -41,18 +41,20 @@ _NAME = 60
 
 def plan(name: str, params: Any = None, dag_run: Any = None) -> str:
     """Plans the replay of the form's days, or of the day that is the run's partition key; returns its id."""
-    first, end = _day(params["from"]), _day(params["to"])
+    first, end, reason = _day(params["from"]), _day(params["to"]), params["reason"].strip()
     if key := dag_run.partition_key:
         if first is not None or end is not None:
             raise AirflowFailException(f"This run is for {key}, its partition key: leave From and To empty.")
         first = date.fromisoformat(key)
-        end = first + timedelta(days=1)
+        end, reason = first + timedelta(days=1), reason or f"replay of {key}"
+    if not reason:
+        raise AirflowFailException("Say why you replay: the field Reason is empty. The tables' history keeps it.")
     if first is not None and end is not None and first >= end:
         raise AirflowFailException(
             f"The range of days is empty: From is {first}, To is {end}.\n"
             "To is the first day not to publish: to publish one day, set it to the day after."
         )
-    return _planned(name, params, dag_run, first, end)
+    return _planned(name, params, dag_run, first, end, reason)
 
 
 def compare(name: str, run: str) -> int | None:
@@ -189,7 +191,7 @@ def run_id_of(dag_run: Any, number: int = 1) -> str:
     return f"{readable}-{digest}" + (f"-{number}" if number > 1 else "")
 
 
-def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date | None) -> str:
+def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date | None, reason: str) -> str:
     from deltaworks.replay import runs
 
     settings = Settings.from_environment()
@@ -202,7 +204,7 @@ def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date
         tables=tuple(params["tables"]),
         order=params["order"],
         hand_over=params["hand_over"],
-        reason=params["reason"].strip(),
+        reason=reason,
         requested_by=requester(dag_run),
     )
     listeners.require_own_kafka(settings)

@@ -39,7 +39,8 @@ def notes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Notes:
 
 
 def form(**given: Any) -> dict[str, Any]:
-    return {"from": None, "to": None, "tables": [], "order": "recorded", "approval": True, "reason": "prices", **given}
+    chosen = {"from": None, "to": None, "tables": [], "order": "recorded", "hand_over": False, "approval": True}
+    return {**chosen, "reason": "prices", **given}
 
 
 def dag_run(run_id: str = "manual__2026-11-24T10:00:00+00:00", dag: str = "replay", day: str | None = None) -> Any:
@@ -142,6 +143,14 @@ def test_a_run_of_a_backfill_is_for_its_day(notes: Notes) -> None:
 
     [request] = notes.requests
     assert (request.from_ms, request.to_ms) == (NOV_22_MS, NOV_22_MS + DAY_MS)
+
+
+def test_a_backfill_may_leave_the_reason_empty_and_nobody_else(notes: Notes) -> None:
+    replay_tasks.plan(NAME, form(reason=""), dag_run(day="2026-11-22"))
+    with pytest.raises(AirflowFailException, match="the field Reason is empty"):
+        replay_tasks.plan(NAME, form(reason=" "), dag_run())
+
+    assert [request.reason for request in notes.requests] == ["replay of 2026-11-22"]
 
 
 def test_a_run_of_a_backfill_takes_no_other_days(notes: Notes) -> None:
