@@ -489,6 +489,7 @@ def _only_own(engine: sa.Engine, settings: Settings) -> None:
 def _connect_args() -> dict[str, Any]:
     return {
         "connect_timeout": _CONNECT_S,
+        "client_encoding": "utf8",  # else texts of a database without an encoding are bytes
         "application_name": f"deltaworks {socket.gethostname()}",
         "options": f"-c timezone=UTC -c statement_timeout={_STATEMENT_S * 1000}"
         f" -c idle_in_transaction_session_timeout={_IDLE_S * 1000}",

@@ -102,7 +102,8 @@ def refusal(bootstrap: Kafka, *, timeout_s: float = 5.0) -> ConfigurationError |
         client.describe_cluster(request_timeout=timeout_s).result(timeout_s + 1)
     client.poll(0)  # hands over what it has met meanwhile
     for reason in said:
-        if reason.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        # What a broker says about our certificate arrives as a failed transport.
+        if reason.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL alert" in reason.str():
             return ConfigurationError(f"Kafka at {bootstrap} refuses our clients: {reason.str()}.", hint=WHERE_TO_LOOK)
     return None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deltaworks import clock
-from deltaworks.errors import DeltaworksError, StackError
+from deltaworks.errors import DeltaworksError
 from deltaworks.kafka.ranges import Range
 from deltaworks.serdes.base import Serde
 from deltaworks.testing.sample_data import SampleRecord, produce
@@ -73,10 +73,9 @@ class LiveKafka:
             partitions: Of a new topic.
 
         Raises:
-            StackError: A record was not acknowledged.
+            KafkaTopicError: We may not write to the topic.
+            KafkaWriteError: A record was not acknowledged.
         """
-        from confluent_kafka import KafkaException
-
         from deltaworks.kafka.admin import TopicSpec, create_topics, partition_counts
 
         if topic not in partition_counts(self.settings.cluster):
@@ -93,10 +92,7 @@ class LiveKafka:
             )
             for record in records
         )
-        try:
-            produce(self.settings.cluster, sample)
-        except KafkaException as error:
-            raise StackError(f"A record of '{topic}' was not acknowledged: {error.args[0].str()}.") from error
+        produce(self.settings.cluster, sample)
 
     def read(self, topic: str, *, key: type[K] | Serde[K], value: type[V] | Serde[V]) -> list[TestRecord[K, V]]:
         """All committed records of a topic, by partition and offset.

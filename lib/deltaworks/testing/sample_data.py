@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from deltaworks.clock import ticks_s
 from deltaworks.config import Kafka
+from deltaworks.errors import DeltaworksError, KafkaTopicError, KafkaWriteError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -76,18 +77,20 @@ def produce(
         The number of records written.
 
     Raises:
-        KafkaException: a record was not acknowledged.
+        KafkaTopicError: we may not write to a topic.
+        KafkaWriteError: a record was not acknowledged.
     """
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import KafkaError, Producer
 
     from deltaworks.kafka.clients import make
     from deltaworks.kernel.partitioning import partition_of
 
-    failed: list[KafkaException] = []
+    failed: list[DeltaworksError] = []
 
-    def delivered(error: KafkaError | None, _: Message) -> None:
+    def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            failed.append(KafkaException(error))
+            kind = KafkaTopicError if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else KafkaWriteError
+            failed.append(kind(f"A record of '{message.topic()}' was not acknowledged: {error.str()}."))
 
     ours = {"partitioner": "murmur2_random", "compression.type": "lz4", "linger.ms": 20, "log_level": 0}
     producer = make(Producer, bootstrap, {"enable.idempotence": True, **ours})

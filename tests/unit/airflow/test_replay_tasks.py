@@ -39,7 +39,14 @@ def notes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Notes:
 
 
 def form(**given: Any) -> dict[str, Any]:
-    chosen = {"from": None, "to": None, "tables": [], "order": "recorded", "hand_over": False, "approval": True}
+    chosen: dict[str, Any] = {
+        "from": None,
+        "to": None,
+        "tables": [],
+        "order": "recorded",
+        "hand_over": False,
+        "approval": True,
+    }
     return {**chosen, "reason": "prices", **given}
 
 
