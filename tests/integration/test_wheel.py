@@ -155,7 +155,12 @@ def test_the_wheel_has_all_that_runs(wheel: Path) -> None:
     assert {
         "deltaworks/py.typed",
         "deltaworks/_infra/components.toml",
+        "deltaworks/_infra/Dockerfile.jinja",
+        "deltaworks/_infra/build-constraints.txt",
         "deltaworks/_infra/docker-compose.yml.jinja",
+        "deltaworks/_infra/kubernetes/base/supervisor.yaml",
+        "deltaworks/_infra/kubernetes/overlays/example/kustomization.yaml",
+        "deltaworks/_infra/runtime-constraints.txt",
         "deltaworks/_infra/jars/spark.lock",
         "deltaworks/control/migrations/env.py",
         "deltaworks/cli/project/job.py.jinja",
