@@ -1,4 +1,4 @@
-"""The commands `up`, `down`, `status`, `logs`, `compose` and `kubernetes`, for components and running pipelines."""
+"""The commands for the components and the running pipelines, and for where they run: `up`, `compose` and others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files that say som
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    for command in (up, down, status, logs, compose, kubernetes):
+    for command in (up, down, status, logs, compose, kubernetes, constraints):
         app.command(rich_help_panel="Stack")(command)
 
 
@@ -219,6 +219,18 @@ def kubernetes(
     settings = Settings.from_environment()
     folder = output or settings.project / "k8s"
     _write({folder / name: text for name, text in kubernetes_files(settings).items()}, force=force)
+
+
+def constraints(
+    hashes: Annotated[
+        bool, typer.Option("--hashes", help="Print the hashes, too, for `pip install --require-hashes -r`.")
+    ] = False,
+) -> None:
+    """Print the versions of packages that deltaworks was tested with, for `pip install -c`."""
+    from deltaworks.stack import constraints as found
+
+    settings = Settings.from_environment()
+    out.out(found.locked(settings) if hashes else found.versions(settings), end="", highlight=False)
 
 
 def _write(files: Mapping[Path, str], *, force: bool) -> None:
