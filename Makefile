@@ -102,6 +102,7 @@ format: .venv/.complete ## Rewrite the sources in the common style
 lock: .venv/.complete ## Resolve the Python packages and the jars anew, write docker-compose.yml and the methods of Kafka Streams
 	$(BIN)/uv pip compile pyproject.toml --extra all --group dev --python-version 3.11 --universal --no-header --quiet --generate-hashes \
 		-o constraints.txt
+	$(BIN)/python -m tooling.runtime_lock
 	printf '%s\n' $(BUILD_BACKENDS) | $(BIN)/uv pip compile - --python-version 3.11 --universal --no-header --no-annotate --quiet \
 		--generate-hashes -o infra/build-constraints.txt
 	$(BIN)/python -m tooling.jar_locks
@@ -117,7 +118,7 @@ audit: .venv/.complete ## Ask the package index for known vulnerabilities of wha
 	$(BIN)/python -m tooling.vulnerabilities
 
 .PHONY: dist
-dist: .venv/.complete ## Build the wheel and the source archive into dist/
+dist: .venv/.complete ## Build the wheel, of which the image is made, and the source archive into dist/
 	rm -rf dist
 	$(BIN)/python -m hatchling build
 

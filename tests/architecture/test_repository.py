@@ -12,8 +12,9 @@ from packaging.requirements import Requirement
 
 from deltaworks.settings import Settings
 from deltaworks.stack.components import read_components
-from deltaworks.stack.compose import compose_file
+from deltaworks.stack.compose import compose_files
 from deltaworks.stack.jars import read_lock
+from tooling import runtime_lock
 from tooling.jar_locks import read_modules
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +84,18 @@ def test_constraints_pin_every_dependency_of_the_project() -> None:
     assert [str(each) for each in others if not each.specifier.contains(pinned.get(each.name, "none"))] == []
 
 
+def test_what_runs_is_locked_like_the_whole_and_has_no_tool_of_development() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    text = (ROOT / runtime_lock.LOCK).read_text()
+    packages = {package.partition("==")[0] for package in locked(runtime_lock.LOCK)}
+    extras = [each for extra in project["project"]["optional-dependencies"].values() for each in extra]
+    needed = {Requirement(each).name.lower() for each in [*project["project"]["dependencies"], *extras]}
+
+    assert text == runtime_lock.of((ROOT / "constraints.txt").read_text()), "run `python -m tooling.runtime_lock`"
+    assert needed - {"deltaworks"} <= packages
+    assert {"mypy", "pytest", "ruff", "mkdocs"}.isdisjoint(packages)
+
+
 @pytest.mark.parametrize("file", ["constraints.txt", "infra/build-constraints.txt"])
 def test_every_package_of_a_lock_has_its_hashes(file: str) -> None:
     assert [package for package, hashes in locked(file).items() if not hashes] == []
@@ -90,11 +103,14 @@ def test_every_package_of_a_lock_has_its_hashes(file: str) -> None:
 
 
 def test_every_package_is_installed_by_its_hash() -> None:
-    bootstrap, compose_file = (ROOT / "infra/bootstrap").read_text(), (ROOT / "docker-compose.yml").read_text()
-    installs = re.findall(r"pip (?:install|sync) [^|&]*", bootstrap.replace("\\\n", " ") + compose_file)
+    bootstrap, dockerfile = (ROOT / "infra/bootstrap").read_text(), (ROOT / "Dockerfile").read_text()
+    installs = re.findall(r"pip (?:install|sync) [^|&]*", bootstrap.replace("\\\n", " ") + dockerfile)
 
     assert len(installs) == 8
-    safe = ["--require-hashes", "${pip_options[@]}", "--no-deps --no-build-isolation"]
+    safe = [
+        *("--require-hashes", "${pip_options[@]}", "--no-deps --no-build-isolation"),
+        "--no-deps --only-binary :all: ./dist/",
+    ]
     assert [install for install in installs if not any(option in install for option in safe)] == []
     assert "pip_options=(--quiet --disable-pip-version-check --no-deps --require-hashes)" in bootstrap
     builds = [install for install in installs if "constraints.txt" in install or install.rstrip().endswith(" .")]
@@ -122,12 +138,15 @@ def test_versions_of_components_and_packages_agree_everywhere() -> None:
     assert f'version = "{software["deltaworks"].version}"' in project
     for name, entry in software.items():
         assert entry.version in entry.image, name
+    base = (ROOT / "infra/kubernetes/base/kustomization.yaml").read_text()
+    assert f'newTag: "{software["deltaworks"].version}"' in base
 
 
-def test_the_compose_file_is_the_one_that_the_product_writes() -> None:
+def test_the_containers_are_those_that_the_product_writes() -> None:
     here = Settings(project=ROOT, home=ROOT, infra=ROOT / "infra", cache=ROOT)
 
-    assert (ROOT / "docker-compose.yml").read_text() == compose_file(here), "run `deltaworks compose --force`"
+    for name, text in compose_files(here).items():
+        assert (ROOT / name).read_text() == text, f"{name}: run `deltaworks compose --force`"
 
 
 def test_the_container_is_configured_like_the_native_broker() -> None:

@@ -121,7 +121,7 @@ def commands(block: Block) -> Iterator[str]:
 
 def problem(command: str) -> str | None:
     """What is wrong with a command; None: nothing, or it is not one of ours."""
-    words = [word for word in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=.*", word)]
+    words = [word for word in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=.*|>\S+", word)]
     program, arguments = words[0].rpartition("/")[2], words[1:]
     if program == "make":
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)

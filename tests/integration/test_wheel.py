@@ -16,6 +16,7 @@ from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = """
@@ -149,13 +150,30 @@ def test_a_new_project_is_green_with_the_core_and_pytest(wheel: Path, tmp_path: 
     assert (refused.returncode, refused.stderr.splitlines()[-1]) == (78, "  Hint: pip install pytest")
 
 
+def test_the_lock_in_the_wheel_has_all_that_the_wheel_requires(wheel: Path) -> None:
+    (ours,) = (path for path in ZipPath(wheel).iterdir() if path.name.endswith(".dist-info"))
+    metadata = PathDistribution(ours)
+    lock = ZipFile(wheel).read("deltaworks/_infra/runtime-constraints.txt").decode()
+    extras = metadata.metadata.get_all("Provides-Extra") or []
+
+    needed = {canonicalize_name(name) for extra in extras for name in required(metadata.requires or [], extra)}
+
+    assert len(extras) > 5 and len(needed) > 100
+    assert needed - {line.partition("==")[0] for line in lock.splitlines()} == set()
+
+
 def test_the_wheel_has_all_that_runs(wheel: Path) -> None:
     names = set(ZipFile(wheel).namelist())
 
     assert {
         "deltaworks/py.typed",
         "deltaworks/_infra/components.toml",
+        "deltaworks/_infra/Dockerfile.jinja",
+        "deltaworks/_infra/build-constraints.txt",
         "deltaworks/_infra/docker-compose.yml.jinja",
+        "deltaworks/_infra/kubernetes/base/supervisor.yaml",
+        "deltaworks/_infra/kubernetes/overlays/example/kustomization.yaml",
+        "deltaworks/_infra/runtime-constraints.txt",
         "deltaworks/_infra/jars/spark.lock",
         "deltaworks/control/migrations/env.py",
         "deltaworks/cli/project/job.py.jinja",

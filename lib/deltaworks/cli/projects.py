@@ -42,8 +42,8 @@ def init(
     pipeline: Annotated[str, typer.Option(help="Name of the first pipeline.")] = "payments",
     join: Join = False,
 ) -> None:
-    """Make a project: a pipeline with its test, data and checks, settings, CI and a compose file."""
-    from deltaworks.stack.compose import compose_file
+    """Make a project: a pipeline with its test, data and checks, settings, CI and containers."""
+    from deltaworks.stack.compose import compose_files
 
     folder = folder.absolute()
     settings = Settings.from_environment({"DELTAWORKS_PROJECT": str(folder)})
@@ -55,7 +55,7 @@ def init(
         ".gitignore": _rendered("gitignore", values),
         ".github/workflows/ci.yml": _rendered("ci.yml", values),
         "dags/streams__reconcile.py": _rendered("reconcile.py", values),
-        "docker-compose.yml": compose_file(settings),
+        **compose_files(settings),
         **_pipeline_files(pipeline, join=join),
     }
     _write(folder, files)

@@ -1,10 +1,11 @@
-"""The commands `up`, `down`, `status`, `logs` and `compose`, for the components and the running pipelines."""
+"""The commands for the components and the running pipelines, and for where they run: `up`, `compose` and others."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,10 +19,12 @@ from deltaworks.settings import Settings
 if TYPE_CHECKING:
     from deltaworks.control.model import Overview, PipelineStatus
 
+Force = Annotated[bool, typer.Option("--force", help="Replace files that say something else.")]
+
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    for command in (up, down, status, logs, compose):
+    for command in (up, down, status, logs, compose, kubernetes, constraints):
         app.command(rich_help_panel="Stack")(command)
 
 
@@ -179,27 +182,69 @@ def logs(
 
 def compose(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file; default: docker-compose.yml in the project.")
+        Path | None,
+        typer.Option("--output", "-o", help="The compose file; default: docker-compose.yml in the project."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that says something else.")] = False,
+    wheel: Annotated[
+        Path | None,
+        typer.Option(help="A wheel of deltaworks in the project, which the image installs; default: from the index."),
+    ] = None,
+    force: Force = False,
     secrets: Annotated[
         bool, typer.Option("--secrets", help="Instead, print new passwords and keys, as .env has them.")
     ] = False,
 ) -> None:
-    """Write docker-compose.yml for this project: the same stack in containers."""
-    from deltaworks.stack.compose import compose_file, new_secrets
+    """Write docker-compose.yml, Dockerfile and .dockerignore for this project: the same stack in containers."""
+    from deltaworks.stack.compose import compose_files, new_secrets
 
     if secrets:
         out.out(new_secrets(), end="")
         return
     settings = Settings.from_environment()
-    file, text = output or settings.project / "docker-compose.yml", compose_file(settings)
-    if not force and file.exists() and file.read_text() != text:
+    file = output or settings.project / "docker-compose.yml"
+    files = compose_files(settings, wheel)
+    others = {file.parent / name: text for name, text in files.items() if name != "docker-compose.yml"}
+    _write({file: files["docker-compose.yml"], **others}, force=force)
+
+
+def kubernetes(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The folder; default: `k8s` in the project.")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Write manifests for Kubernetes, for kustomize: a base, and an example of an overlay."""
+    from deltaworks.stack.kubernetes import kubernetes_files
+
+    settings = Settings.from_environment()
+    folder = output or settings.project / "k8s"
+    _write({folder / name: text for name, text in kubernetes_files(settings).items()}, force=force)
+
+
+def constraints(
+    hashes: Annotated[
+        bool, typer.Option("--hashes", help="Print the hashes, too, for `pip install --require-hashes -r`.")
+    ] = False,
+) -> None:
+    """Print the versions of packages that deltaworks was tested with, for `pip install -c`."""
+    from deltaworks.stack import constraints as found
+
+    settings = Settings.from_environment()
+    out.out(found.locked(settings) if hashes else found.versions(settings), end="", highlight=False)
+
+
+def _write(files: Mapping[Path, str], *, force: bool) -> None:
+    """Writes all files; without `force`, none if one of them says something else."""
+    others = [str(file) for file, text in files.items() if file.exists() and file.read_text(encoding="utf-8") != text]
+    if others and not force:
         raise ConfigurationError(
-            f"{file} says something else.", hint="--force replaces it; --output writes to another file"
+            f"{', '.join(others)}: what is there is something else.",
+            hint="--force replaces it; --output writes elsewhere",
         )
-    file.write_text(text)
-    out.print(Text(f"written: {file}"))
+    for file, text in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        out.print(Text(f"written: {file}"))
 
 
 def _pipeline_row(pipeline: PipelineStatus) -> tuple[object, ...]:

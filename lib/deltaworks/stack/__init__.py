@@ -1,6 +1,7 @@
 """The components around the streams (Kafka, PostgreSQL, Airflow): what they are, and how they run on this machine.
 
-- `components`: what `infra/components.toml` says; `compose`: the same stack as containers, and their secrets
+- `components`: what `infra/components.toml` says; `compose`: the same stack as containers, and their secrets;
+  `kubernetes`: the streams in a cluster; `constraints`: the versions of packages
 - `lifecycle`: up, down, status; `runner`: the process that keeps the components running; `state`: what the two exchange
 - `native`: the runner's questions about each component; `kafka`, `postgres`, `airflow`: the answers, and the secrets
 - `registry`: migrates the registry's tables; `airflow_api`: a client of Airflow's REST API

@@ -1,7 +1,8 @@
-"""The stack as containers: renders `infra/docker-compose.yml.jinja` for a project.
+"""The stack as containers: the image and `docker-compose.yml`, rendered for a project from the templates in `infra/`.
 
 The template repeats what `infra/components.toml` says of the native stack; tests compare the two. Differences to the
-native stack are addresses and paths only. Published ports are those of the settings' defaults.
+native stack are addresses and paths only. Published ports are those of the settings' defaults. `kubernetes` uses the
+same image.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 from deltaworks.stack.components import read_components
 
@@ -26,25 +28,40 @@ SECRETS = (
     "AIRFLOW_JWT_SECRET",
 )
 """What has no default: variables of the environment or of `.env`."""
-_CLONE = "${DELTAWORKS_SOURCE:?folder of a clone of deltaworks, from which the image is built}"
 
 
-def compose_file(settings: Settings) -> str:
-    """The text of `docker-compose.yml` in the folder of the project.
+def compose_files(settings: Settings, wheel: Path | None = None) -> dict[str, str]:
+    """`docker-compose.yml` and what its image is built from: the name of each file -> its text.
 
-    A project of its own has its own name, hence its own volumes, and builds the image from the clone that
-    `DELTAWORKS_SOURCE` names; a clone of deltaworks builds it from itself.
+    A project of its own has its own name, hence its own image and volumes, and installs deltaworks in this version from
+    the index. A clone of deltaworks installs the wheel that `make dist` builds.
+
+    Args:
+        settings: of the project.
+        wheel: a wheel in the folder of the project, to install instead.
+
+    Raises:
+        ConfigurationError: there is no such wheel in the project.
     """
     project = settings.project.resolve()
     is_clone = settings.infra == project / "infra"
+    software = read_components(settings.infra).software
+    images, version = {name: each.image for name, each in software.items()}, software["deltaworks"].version
+    built = f"dist/deltaworks-{version}-py3-none-any.whl" if is_clone else None
+    source = built if wheel is None else _in_project(wheel, project)
+    name = "deltaworks" if is_clone else _name(project)
+    image = images["deltaworks"] if is_clone else f"deltaworks-{name}:{version}"
     templates = Environment(
-        loader=FileSystemLoader(settings.infra), undefined=StrictUndefined, keep_trailing_newline=True
+        loader=FileSystemLoader(settings.infra),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
     )
-    return templates.get_template("docker-compose.yml.jinja").render(
-        project="deltaworks" if is_clone else _name(project),
-        source="." if is_clone else _CLONE,
-        images={name: software.image for name, software in read_components(settings.infra).software.items()},
-    )
+    values = {"project": name, "image": image, "images": images, "version": version, "wheel": source}
+    return {
+        file: templates.get_template(f"{file.lstrip('.')}.jinja").render(values)
+        for file in ("docker-compose.yml", "Dockerfile", ".dockerignore")
+    }
 
 
 def new_secrets() -> str:
@@ -52,6 +69,14 @@ def new_secrets() -> str:
     made = {name: secrets.token_urlsafe(32) for name in SECRETS}
     made["AIRFLOW_FERNET_KEY"] = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
     return "".join(f"{name}={value}\n" for name, value in made.items())
+
+
+def _in_project(wheel: Path, project: Path) -> str:
+    """The path of a wheel as the builder sees it, which gets the folder of the project and nothing else."""
+    file = (project / wheel).resolve()
+    if file.suffix != ".whl" or not file.is_file() or not file.is_relative_to(project):
+        raise ConfigurationError(f"There is no wheel {wheel} in {project}.", hint="copy it there, such as into dist/")
+    return file.relative_to(project).as_posix()
 
 
 def _name(project: Path) -> str:

@@ -1,4 +1,4 @@
-"""The template of `docker-compose.yml` says what `infra/` says of the native stack, and fits a project of its own."""
+"""The templates of the containers say what `infra/` says of the native stack, and fit a project of its own."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 from deltaworks.control.supervisor import client
+from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow import bundle_config
 from deltaworks.stack.components import Component, read_components
-from deltaworks.stack.compose import SECRETS, compose_file, new_secrets
+from deltaworks.stack.compose import SECRETS, compose_files, new_secrets
 
 ROOT = Path(__file__).parents[3]
 HERE = Settings(project=ROOT, home=ROOT, infra=ROOT / "infra", cache=ROOT)
@@ -28,7 +29,7 @@ PORTS = {"kafka": (19092, 19092), "postgres": (19432, 5432), "airflow-api-server
 
 
 def rendered(settings: Settings) -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load(compose_file(settings))
+    content: dict[str, Any] = yaml.safe_load(compose_files(settings)["docker-compose.yml"])
     return content
 
 
@@ -127,28 +128,74 @@ def test_airflow_has_the_settings_of_the_native_one(services: dict[str, Any]) ->
     assert own == {name: string.Template(value).substitute(names) for name, value in expected.items()}
 
 
-def test_a_clone_builds_the_image_from_itself() -> None:
-    content = rendered(HERE)
+def test_a_clone_installs_the_wheel_that_it_builds() -> None:
+    files = compose_files(HERE)
+    wheel = f"dist/deltaworks-{COMPONENTS.software['deltaworks'].version}-py3-none-any.whl"
 
-    assert content["name"] == "deltaworks"
-    assert content["x-deltaworks"]["build"]["context"] == "."
+    assert rendered(HERE)["name"] == "deltaworks"
+    assert installed(files) == [f"./{wheel}"]
+    assert f"COPY --chown=50000:0 {wheel} {wheel}\n" in files["Dockerfile"]
+    assert f"!{wheel}" in files[".dockerignore"].splitlines()
 
 
-def test_a_project_of_its_own_has_its_name_and_builds_the_image_from_a_clone(tmp_path: Path) -> None:
+def test_a_project_of_its_own_has_its_name_and_image_and_installs_from_the_index(tmp_path: Path) -> None:
     project = tmp_path / "_My Orders.2"
     project.mkdir()
+    files = compose_files(replace(HERE, project=project))
 
     own, clone = rendered(replace(HERE, project=project)), rendered(HERE)
 
-    assert own.pop("name") == "myorders2"
-    assert own["x-deltaworks"]["build"].pop("context").startswith("${DELTAWORKS_SOURCE:?")
-    assert clone.pop("name") and clone["x-deltaworks"]["build"].pop("context")
+    version = COMPONENTS.software["deltaworks"].version
+    assert (own.pop("name"), clone.pop("name")) == ("myorders2", "deltaworks")
+    for service in [own["x-deltaworks"], *own["services"].values()]:
+        if "build" in service:
+            assert service["image"] == f"deltaworks-myorders2:{version}"
+            service["image"] = f"deltaworks:{version}"
     assert own == clone
+    assert installed(files) == [f"deltaworks=={version}"]
+    assert not [line for line in files["Dockerfile"].splitlines() if line.startswith("COPY") and ".whl" in line]
+    assert ".whl" not in files[".dockerignore"]
+
+
+def test_a_project_of_its_own_may_have_the_wheel(tmp_path: Path) -> None:
+    (tmp_path / "vendor").mkdir()
+    (tmp_path / "vendor" / "deltaworks-9.whl").touch()
+
+    for given in (Path("vendor/deltaworks-9.whl"), tmp_path / "vendor" / "deltaworks-9.whl"):
+        files = compose_files(replace(HERE, project=tmp_path), given)
+        assert installed(files) == ["./vendor/deltaworks-9.whl"]
+        assert "!vendor/deltaworks-9.whl" in files[".dockerignore"].splitlines()
+
+
+@pytest.mark.parametrize("wheel", ["dist/none.whl", "../outside.whl", "deltaworks.tar.gz"])
+def test_a_wheel_that_the_builder_does_not_get_is_refused(tmp_path: Path, wheel: str) -> None:
+    project = tmp_path / "shop"
+    project.mkdir()
+    for name in ("../outside.whl", "deltaworks.tar.gz"):
+        (project / name).touch()
+
+    with pytest.raises(ConfigurationError, match="There is no wheel"):
+        compose_files(replace(HERE, project=project), Path(wheel))
+
+
+def installed(files: dict[str, str]) -> list[str]:
+    """What the image installs of deltaworks itself."""
+    return re.findall(r"pip install --no-cache-dir --no-deps --only-binary :all: (\S+)", files["Dockerfile"])
+
+
+def test_the_image_is_that_of_airflow_with_the_locks_of_the_wheel() -> None:
+    dockerfile = compose_files(HERE)["Dockerfile"]
+
+    assert re.findall(r"^FROM (.*)$", dockerfile, re.MULTILINE) == [COMPONENTS.software["airflow"].image]
+    locks = re.findall(r'-r "\$locks/([\w.-]+)"', dockerfile)
+    assert locks == ["build-constraints.txt", "runtime-constraints.txt"]
+    assert [name for name in locks if not (ROOT / "infra" / name).is_file()] == []
 
 
 def test_every_secret_has_no_default_and_is_generated() -> None:
     made = dict(line.split("=", 1) for line in new_secrets().splitlines())
 
-    assert set(re.findall(r"\$\{(\w+):\?", compose_file(HERE))) == set(SECRETS) == set(made)
-    assert "${" not in re.sub(r"\$\{\w+:\?[^}]+\}", "", compose_file(HERE))
+    text = compose_files(HERE)["docker-compose.yml"]
+    assert set(re.findall(r"\$\{(\w+):\?", text)) == set(SECRETS) == set(made)
+    assert "${" not in re.sub(r"\$\{\w+:\?[^}]+\}", "", text)
     assert set(made.values()).isdisjoint(line.split("=", 1)[1] for line in new_secrets().splitlines())
