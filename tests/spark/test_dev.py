@@ -126,7 +126,7 @@ def test_edits_of_a_pipeline_that_runs(project: Project) -> None:
 
         project.edit("pipeline = Pipeline(", "raise ValueError('no amount')\npipeline = Pipeline(")
         said.until("the code fails; the code of before goes on")
-        said.until(r"no amount\s+at .*payments.py.*:\d+")
+        said.until(r"no amount\.\s+at jobs/payments\.py:\d+")
         project.edit("raise ValueError('no amount')\n", "# better\n")
         said.until("starting with its checkpoint")
         said.until(r"running, batch \d+")

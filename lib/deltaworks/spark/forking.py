@@ -207,7 +207,10 @@ class _Server:
 
     def _abandoned(self, pid: int) -> None:
         """Handles the end of the process that Spark knows, which somebody has killed."""
-        self._selector.unregister(self._clients[pid])
+        client = self._clients.get(pid)
+        if client is None:  # ours has ended at the same moment, and the same `select` told both
+            return
+        self._selector.unregister(client)
         os.kill(pid, signal.SIGTERM)
 
     def _reap(self, pid: int, child: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from deltaworks.spark import fork_client
+from deltaworks.spark import fork_client, forking
 from deltaworks.spark.forking import ForkServer
 from tests.support.processes import is_gone
 
@@ -228,3 +229,25 @@ def test_what_it_imports_starts_no_threads(tmp_path: Path) -> None:
         assert int(done.stdout) == server.pid
     finally:
         server.close()
+
+
+def test_both_ends_at_once_do_not_end_the_server() -> None:
+    """Whoever waits is killed as the process ends: one look of the server finds both."""
+    client, other = socket.socketpair()
+    listener = socket.socket()
+    server = forking._Server(listener)
+    pid = os.spawnv(os.P_NOWAIT, "/bin/true", ["true"])
+    child = os.pidfd_open(pid)
+    server._clients[pid] = client
+    server._selector.register(child, selectors.EVENT_READ, lambda: server._reap(pid, child))
+    server._selector.register(client, selectors.EVENT_READ, lambda: server._abandoned(pid))
+    other.close()
+    while len(found := server._selector.select()) < 2:
+        time.sleep(0.01)
+
+    for key, _ in sorted(found, key=lambda each: each[0].fileobj is client):
+        key.data()
+
+    assert server._clients == {}
+    assert not server._selector.get_map()
+    listener.close()
