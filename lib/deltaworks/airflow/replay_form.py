@@ -64,11 +64,10 @@ def replay_form(tables: Tables) -> dict[str, Param]:
             description="A person approves the differences, after the gate and before anything changes.",
         ),
         "reason": Param(
+            "",  # a DAG with a schedule needs a default of each field; `plan` refuses this one
             type="string",
-            minLength=1,
-            pattern=r"\S",
             title="Reason",
-            description="Why you replay; kept in the history of the tables.",
+            description="Why you replay; kept in the history of the tables. A replay without a reason fails at once.",
         ),
     }
 

@@ -41,6 +41,8 @@ _NAME = 60
 
 def plan(name: str, params: Any = None, dag_run: Any = None) -> str:
     """Plans the replay of the form's days, or of the day that is the run's partition key; returns its id."""
+    if not params["reason"].strip():
+        raise AirflowFailException("The replay has no reason: trigger it again and say why you replay.")
     first, end = _day(params["from"]), _day(params["to"])
     if key := dag_run.partition_key:
         if first is not None or end is not None:

@@ -35,17 +35,16 @@ def test_tables_with_and_without_days_are_told_apart() -> None:
     assert expected == TABLES
 
 
-def test_only_the_reason_has_to_be_given() -> None:
-    assert {name: field.value for name, field in replay_form(TABLES).items() if name != "reason"} == {
+def test_every_field_has_a_default_since_a_dag_with_a_schedule_needs_one() -> None:
+    assert {name: field.resolve() for name, field in replay_form(TABLES).items()} == {
         "from": None,
         "to": None,
         "tables": [],
         "order": "recorded",
         "hand_over": False,
         "approval": True,
+        "reason": "",
     }
-    with pytest.raises(ParamValidationError):
-        replay_form(TABLES)["reason"].resolve()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def test_what_makes_sense_is_taken(name: str, value: Any) -> None:
         *(("tables", tables) for tables in (["other"], ["users", "users"], "users")),
         ("order", "random"),
         ("approval", "yes"),
-        *(("reason", reason) for reason in ("", "  ", None)),
+        ("reason", None),
     ],
 )
 def test_what_makes_no_sense_is_refused(name: str, value: Any) -> None:

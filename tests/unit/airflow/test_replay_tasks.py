@@ -39,7 +39,8 @@ def notes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Notes:
 
 
 def form(**given: Any) -> dict[str, Any]:
-    return {"from": None, "to": None, "tables": [], "order": "recorded", "approval": True, "reason": "prices", **given}
+    empty = {"from": None, "to": None, "tables": [], "order": "recorded", "hand_over": False, "approval": True}
+    return {**empty, "reason": "prices", **given}
 
 
 def dag_run(run_id: str = "manual__2026-11-24T10:00:00+00:00", dag: str = "replay", day: str | None = None) -> Any:
@@ -83,6 +84,13 @@ def test_an_empty_range_of_days_fails_at_once_and_without_a_retry(notes: Notes, 
     with pytest.raises(AirflowFailException, match=f"From is 2026-11-22, To is {end}"):
         replay_tasks.plan(NAME, form(**{"from": "2026-11-22", "to": end}), dag_run())
 
+    assert notes.done == []
+
+
+@pytest.mark.parametrize("reason", ["", "  "])
+def test_a_replay_without_a_reason_is_refused(notes: Notes, reason: str) -> None:
+    with pytest.raises(AirflowFailException, match="has no reason"):
+        replay_tasks.plan(NAME, form(reason=reason), dag_run())
     assert notes.done == []
 
 
