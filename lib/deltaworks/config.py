@@ -33,7 +33,7 @@ import os
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -135,8 +135,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         """Without the values of the settings, which may be secrets."""
         return f"Cluster({self.bootstrap!r}, settings: {', '.join(self.settings) or 'none'})"
 
-    def __rich_repr__(self) -> Iterator[tuple[str, str]]:
-        yield "bootstrap", self.bootstrap
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("bootstrap", self.bootstrap)]
 
     def client(self, ours: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of a client: ours, and those of the cluster, which win.

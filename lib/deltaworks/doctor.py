@@ -112,6 +112,7 @@ def _registry(settings: Settings) -> Iterator[Finding]:
 def _supervisor(settings: Settings) -> Iterator[Finding]:
     from deltaworks.control.supervisor import client
 
+    client.require_elsewhere(settings)
     if client.answers(settings):
         yield Finding("supervisor", "ok", "it runs")
     else:

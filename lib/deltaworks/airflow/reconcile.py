@@ -73,6 +73,7 @@ def look(dag_run: Any = None, access: Access = ENVIRONMENT) -> list[dict[str, An
 
     settings = access.settings()
     try:
+        client.require_elsewhere(settings)  # waits for nobody, since the next look follows in a minute
         client.ensure(settings)
     except StackError as error:
         log.warning("%s", error)

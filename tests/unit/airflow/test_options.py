@@ -117,7 +117,8 @@ def test_somebody_is_told_when_a_replay_waits_for_an_approval() -> None:
     dag = replay_dag(NAME, project=ROOT, notifiers=[notifier])
 
     assert dag is not None
-    assert list(dag.get_task("approve").notifiers) == [notifier]
+    approve: Any = dag.get_task("approve")
+    assert list(approve.notifiers) == [notifier]
 
 
 def outlets(**options: Any) -> dict[str, list[str]]:
