@@ -18,10 +18,12 @@ from deltaworks.control.launchers import NAMES, DriverSpec, LocalLauncher, launc
 from deltaworks.control.launchers.local import driver_command
 from deltaworks.control.lease import ProcessId
 from deltaworks.control.model import DeployOptions
+from deltaworks.control.preflight import preflight
 from deltaworks.control.supervisor import address, client
 from deltaworks.control.supervisor.address import Address
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.exits import NO_RESTART, code_of
+from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 
 SLEEP = "import os, time; print(*sorted(os.environ), flush=True); time.sleep(600)"
@@ -157,6 +159,13 @@ def test_where_any_machine_may_deploy_an_address_of_one_machine_is_refused(elsew
 
     with pytest.raises(StackError, match=f"the one on m listens on {host}"):
         elsewhere.local.check()
+
+
+def test_a_preflight_refuses_it_before_it_asks_kafka(elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "answers", lambda _: pytest.fail("Kafka was asked"))
+
+    with pytest.raises(StackError, match="it needs a supervisor elsewhere"):
+        preflight(elsewhere.settings, "orders", DeployOptions(), print)
 
 
 def test_a_refusal_is_no_reason_to_give_a_stream_up(elsewhere: Elsewhere) -> None:
