@@ -21,7 +21,7 @@ from deltaworks.airflow.provider import get_provider_info
 
 ROOT = Path(__file__).parents[3]
 _ASK = """
-import json, logging
+import json, logging, os
 said = []
 handler = logging.Handler(logging.WARNING)
 handler.emit = lambda record: said.append(record.getMessage())
@@ -30,12 +30,17 @@ from airflow.providers_manager import ProvidersManager
 from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 hook = ProvidersManagerTaskRuntime().hooks["deltaworks"]
 manager = ProvidersManager()
+from airflow.models.connection import Connection
+extra = json.dumps({"project": os.environ["HOME"], "environment": "nowhere"})
+tested = Connection(conn_id="on_the_page", conn_type="deltaworks", host="db", password="s3:cret/", extra=extra)
+os.environ["AIRFLOW_CONN_ON_THE_PAGE"] = tested.get_uri()  # as the API server does
 widgets = {w.field_name: w.field for n, w in manager.connection_form_widgets.items() if "__deltaworks__" in n}
 print()
 print(json.dumps({
     "hook": hook._asdict(),
     "fields": {name: field["schema"]["title"] for name, field in widgets.items()},
     "behaviour": manager.field_behaviours["deltaworks"],
+    "tested": tested.test_connection(),
     "said": [text for text in said if "deltaworks" in text],
 }))
 """
@@ -101,6 +106,14 @@ def test_airflow_finds_the_hook_and_can_test_connections(known: dict[str, Any]) 
     assert known["hook"]["connection_id_attribute_name"] == "deltaworks_conn_id"
     assert known["hook"]["connection_testable"] is True
     assert known["said"] == []
+
+
+def test_the_button_on_the_page_tests_the_connection(known: dict[str, Any]) -> None:
+    passed, said = known["tested"]
+
+    assert not passed
+    assert "The connection 'on_the_page' cannot be used: DELTAWORKS_ENVIRONMENT is 'nowhere'" in said
+    assert "s3" not in said
 
 
 def test_the_form_has_fields_with_names(known: dict[str, Any]) -> None:
