@@ -45,6 +45,7 @@ from deltaworks.errors import ConfigurationError
 
 FILE = "deltaworks.toml"
 ENVIRONMENT = "DELTAWORKS_ENVIRONMENT"
+PROJECT = "DELTAWORKS_PROJECT"
 _PATHS = frozenset({"home", "cache", "postgres_bin", "java_home", "ivy_settings"})
 KEYS: Mapping[str, str] = {
     "postgres_bin": "POSTGRES_BIN",
@@ -55,7 +56,7 @@ KEYS: Mapping[str, str] = {
     for key in (
         *("home", "cache", "bootstrap", "controller_port", "postgres_port", "airflow_port", "supervisor_host"),
         *("control_url", "broker_options", "ivy_settings", "cores", "driver_memory", "max_records_per_batch"),
-        *("max_bytes_per_batch", "query_memory_mb", "query_seconds", "start_offsets", "run_from"),
+        *("max_bytes_per_batch", "query_memory_mb", "query_seconds", "start_offsets", "run_from", "supervisor"),
     )
 }
 """Key of a setting in the file -> its environment variable. The names of the keys are those of `Settings`."""
@@ -130,6 +131,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return self.bootstrap
 
+    def __repr__(self) -> str:
+        """Without the values of the settings, which may be secrets."""
+        return f"Cluster({self.bootstrap!r}, settings: {', '.join(self.settings) or 'none'})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("bootstrap", self.bootstrap)]
+
     def client(self, ours: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of a client: ours, and those of the cluster, which win.
 
@@ -175,7 +183,7 @@ class Values:
     """The environment of the file that holds."""
     passed_on: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables to which the file refers, and those with settings of Kafka's clients."""
-    tables: Mapping[Table, Mapping[str, str | Reference]] = field(default_factory=dict)
+    tables: Mapping[Table, Mapping[str, str | Reference]] = field(default_factory=dict, repr=False)
     """Settings of libraries."""
     table_origins: Mapping[tuple[Table, str], str] = field(default_factory=dict)
     """Table and name of such a setting -> where it is from."""
@@ -191,6 +199,17 @@ class Values:
     def kept(self) -> Values:
         """The part to keep with the settings: of variables, only which of them are set."""
         return replace(self, variables={name: name for name in KEYS.values() if self.variables.get(name)})
+
+    def holding(self, variables: Mapping[str, str]) -> Values:
+        """These values, with settings of libraries that refer to one of these variables replaced by what it says."""
+
+        def held(setting: str | Reference) -> str | Reference:
+            if isinstance(setting, Reference) and setting.env is not None:
+                return variables.get(setting.env, setting)
+            return setting
+
+        tables = {table: {name: held(each) for name, each in of.items()} for table, of in self.tables.items()}
+        return replace(self, tables=tables)
 
     def origin(self, name: str) -> str | None:
         """Where the value is from; None: there is none, so the default holds."""

@@ -49,6 +49,8 @@ class Settings:
     """Port of Airflow's pages and REST API; DELTAWORKS_AIRFLOW_PORT."""
     supervisor_host: str = "127.0.0.1"
     """Where the supervisor of the streams listens, on a port of its choice; DELTAWORKS_SUPERVISOR_HOST."""
+    supervisor: str = "here"
+    """Whether whoever needs a supervisor starts it `here`, or it runs `elsewhere`; DELTAWORKS_SUPERVISOR."""
     postgres_bin: Path | None = None
     """Preferred folder with `initdb` and `postgres`; POSTGRES_BIN, else the system's, else that of a package."""
     control_url: str | None = field(default=None, repr=False)
@@ -98,7 +100,7 @@ class Settings:
         """
         variables = os.environ if environ is None else environ
         start = Path.cwd() if cwd is None else cwd
-        project = _folder(Values(variables), "DELTAWORKS_PROJECT") or _project_above(start)
+        project = _folder(Values(variables), config.PROJECT) or _project_above(start)
         env = config.read(project, variables)
         home = _folder(env, "DELTAWORKS_HOME") or project / ".deltaworks"
         env = config.with_own_kafka(env, cls.kafka_access_in(home))
@@ -116,6 +118,7 @@ class Settings:
             postgres_port=_port(env, "DELTAWORKS_POSTGRES_PORT", default.postgres_port),
             airflow_port=_port(env, "DELTAWORKS_AIRFLOW_PORT", default.airflow_port),
             supervisor_host=env.get("DELTAWORKS_SUPERVISOR_HOST") or default.supervisor_host,
+            supervisor=_choice(env, "DELTAWORKS_SUPERVISOR", default.supervisor, ("here", "elsewhere")),
             postgres_bin=_folder(env, "POSTGRES_BIN"),
             control_url=env.get("DELTAWORKS_CONTROL_URL") or None,
             java_home=_folder(env, "JAVA_HOME"),
@@ -137,10 +140,20 @@ class Settings:
             values=env.kept(),
         )
 
+    @classmethod
+    def overlaid(cls, variables: Mapping[str, str]) -> Settings:
+        """Settings of the environment with other values for some variables, which stay out of this process' own.
+
+        Raises:
+            ConfigurationError: a variable has a value that cannot be used.
+        """
+        settings = cls.from_environment({**os.environ, **variables})
+        return replace(settings, values=settings.values.holding(variables))
+
     def environment(self) -> dict[str, str]:
         """The variables that give another process these settings; `from_environment` of them is equal."""
         text = {
-            "DELTAWORKS_PROJECT": self.project,
+            config.PROJECT: self.project,
             "DELTAWORKS_HOME": self.home,
             "DELTAWORKS_CACHE": self.cache,
             "DELTAWORKS_BOOTSTRAP": self.bootstrap,
@@ -168,6 +181,7 @@ class Settings:
             "HTTPS_PROXY": self.https_proxy,
             "DELTAWORKS_CODE": self.code,
             "DELTAWORKS_FAULT_HOOK": self.fault_hook,
+            "DELTAWORKS_SUPERVISOR": None if self.supervisor == Settings.supervisor else self.supervisor,
             config.ENVIRONMENT: self.values.environment,
         }
         named = {name: str(value) for name, value in (text | optional).items() if value is not None and str(value)}

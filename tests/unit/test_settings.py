@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,31 @@ def test_an_address_that_is_none_says_what_is_expected(value: str, tmp_path: Pat
 def test_a_port_that_is_none_says_what_is_expected(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"DELTAWORKS_CONTROLLER_PORT is 'x'; expected a port"):
         Settings.from_environment({"DELTAWORKS_CONTROLLER_PORT": "x"}, cwd=tmp_path)
+
+
+def test_other_values_for_some_variables_stay_out_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTAWORKS_CORES", "3")
+    monkeypatch.setenv("DELTAWORKS_KAFKA_CLIENT_ID", "outer")
+    own = {"DELTAWORKS_PROJECT": str(tmp_path), "DELTAWORKS_KAFKA_SASL_PASSWORD": "s3cret"}
+
+    settings = Settings.overlaid(own)
+
+    assert (settings.project, settings.cores) == (tmp_path, 3)
+    client = settings.cluster.client({})
+    assert (client["sasl.password"], client["client.id"]) == ("s3cret", "outer")
+    assert "DELTAWORKS_KAFKA_SASL_PASSWORD" not in os.environ
+    assert "s3cret" not in f"{settings!r}{settings.values!r}{settings.cluster!r}"
+
+
+def test_where_the_supervisor_runs_reaches_other_processes(tmp_path: Path) -> None:
+    settings = Settings.from_environment({"DELTAWORKS_SUPERVISOR": "elsewhere"}, cwd=tmp_path)
+
+    assert Settings.from_environment(settings.environment()).supervisor == "elsewhere"
+    assert "DELTAWORKS_SUPERVISOR" not in Settings.from_environment({}, cwd=tmp_path).environment()
+    with pytest.raises(ConfigurationError, match="must be one of here, elsewhere"):
+        Settings.from_environment({"DELTAWORKS_SUPERVISOR": "there"}, cwd=tmp_path)
 
 
 def test_how_much_a_batch_may_hold_reaches_the_driver(tmp_path: Path) -> None:

@@ -10,29 +10,37 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from airflow.dag_processing.bundles.base import BaseDagBundle
 
+from deltaworks.airflow.access import Access
 from deltaworks.airflow.quality import SUITES
 from deltaworks.control import jobs
 from deltaworks.settings import Settings
 
 _FILE = '''"""Airflow's entry to jobs/{name}.py. Written by deltaworks.airflow.bundle; changes here are lost."""
 
-from deltaworks.airflow.quality import quality_dag
-from deltaworks.airflow.replay import replay_dag
-from deltaworks.airflow.stream import stream_dag
+from deltaworks.airflow.dags import pipeline_dags
 
-stream = stream_dag("{name}")
-replay = replay_dag("{name}")
-quality = quality_dag("{name}")
+globals().update(pipeline_dags({arguments}))
 '''
 
 
 class PipelineBundle(BaseDagBundle):
-    """The pipelines of the project that DELTAWORKS_PROJECT names."""
+    """The pipelines of a project.
+
+    Args:
+        project: folder of the project; None: DELTAWORKS_PROJECT.
+        conn_id: a connection of the type `deltaworks` for the tasks; None: the environment.
+        kwargs: of every bundle.
+    """
 
     supports_versioning = False
+
+    def __init__(self, *, project: str | None = None, conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._access = Access(conn_id=conn_id, project=project)
 
     def initialize(self) -> None:
         """Called by the dag-processor and before every task."""
@@ -41,12 +49,12 @@ class PipelineBundle(BaseDagBundle):
 
     def refresh(self) -> None:
         """Called by the dag-processor every few seconds."""
-        settings = Settings.from_environment()
-        write_dag_files(settings, jobs.names(settings))
+        settings = self._access.parsed()
+        write_dag_files(settings, jobs.names(settings), self._access)
 
     @property
     def path(self) -> Path:
-        return dag_files(Settings.from_environment()).parent
+        return dag_files(self._access.parsed()).parent
 
     def get_current_version(self) -> None:
         """None: the bundle has no versions; it always uses the current files in `jobs/`."""
@@ -57,7 +65,7 @@ def dag_files(settings: Settings) -> Path:
     return settings.airflow / "pipelines" / "jobs"
 
 
-def write_dag_files(settings: Settings, names: Sequence[str]) -> None:
+def write_dag_files(settings: Settings, names: Sequence[str], access: Access) -> None:
     """Makes the folder hold exactly the DAG files of these pipelines; several processes may do this at once.
 
     A file gets the modification time of its job, or of its suite if that is newer, so Airflow parses it again as soon
@@ -76,7 +84,9 @@ def write_dag_files(settings: Settings, names: Sequence[str]) -> None:
         with suppress(FileNotFoundError):
             suite = settings.project / "jobs" / SUITES / f"{name}.py"
             changed_ns = max(changed_ns, suite.stat().st_mtime_ns)
-        _write(folder / f"{name}.py", _FILE.format(name=name), changed_ns)
+        named = {"conn_id": access.conn_id, "project": access.project}
+        arguments = [repr(name), *(f"{key}={value!r}" for key, value in named.items() if value is not None)]
+        _write(folder / f"{name}.py", _FILE.format(name=name, arguments=", ".join(arguments)), changed_ns)
 
 
 def _write(file: Path, text: str, changed_ns: int) -> None:

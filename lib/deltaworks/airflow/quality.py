@@ -15,16 +15,16 @@ import logging
 import zlib
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
-from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.utils.types import DagRunType
 
-from deltaworks.airflow.stream import DEFAULTS
+from deltaworks.airflow.access import ENVIRONMENT, Access
+from deltaworks.airflow.options import DEFAULTS, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
 from deltaworks.control import jobs
-from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.quality import Verdict
@@ -40,7 +40,7 @@ the stream may keep running.
 
 | | |
 |---|---|
-| When it runs | every hour at minute {minute} (UTC), and when you trigger this DAG |
+| When it runs | {when} |
 | When it fails | if a rule other than a warning is broken or could not be checked |
 | What is wrong, why it matters, and sample rows | the log of `check` |
 | History | the Delta tables `quality_results` and `quality_failures` (sample rows), column `run_id` |
@@ -50,28 +50,39 @@ A failed run stops nothing and repairs nothing. Once the code is fixed, `{name}_
 """
 
 
-def quality_dag(name: str) -> DAG | None:
+def quality_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
     """Makes the DAG; None for a pipeline without a suite.
 
     Its minute follows from the name, so that the checks of all pipelines do not start at the same time, neither each
     hour nor when a stack starts.
+
+    Args:
+        name: the pipeline.
+        options: see `PipelineOptions`.
     """
-    minute = zlib.crc32(name.encode()) % 60
-    if name not in jobs.names_with(Settings.from_environment(), SUITES):
+    access = access_of(options)
+    if name not in jobs.names_with(access.parsed(), SUITES):
         return None
+    minute = zlib.crc32(name.encode()) % 60
+    when = f"every hour at minute {minute} (UTC), and when you trigger this DAG"
+    schedule: Any = CronTriggerTimetable(f"{minute} * * * *", timezone="UTC", run_immediately=timedelta(0))
+    kinds = [DagRunType.SCHEDULED, DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED]
+    if "quality_schedule" in options:
+        schedule = options["quality_schedule"]
+        when = ("" if schedule is None else "by the schedule of this DAG, and ") + "when you trigger this DAG"
+        kinds.append(DagRunType.ASSET_TRIGGERED)
     with DAG(
         dag_id=dag_id(name),
         description=f"Checks the tables of {name} with its suite and the built-in invariants.",
-        schedule=CronTriggerTimetable(f"{minute} * * * *", timezone="UTC", run_immediately=timedelta(0)),
+        schedule=schedule,
         catchup=False,
         max_active_runs=1,
-        allowed_run_types=[DagRunType.SCHEDULED, DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
-        default_args=DEFAULTS,
+        allowed_run_types=run_types(*kinds),
         dagrun_timeout=2 * _LIMIT,
-        tags=["quality", name],
-        doc_md=_DOC.format(name=name, minute=minute).strip(),
+        doc_md=_DOC.format(name=name, when=when).strip(),
+        **arguments(options, tags=["quality", name], tasks=DEFAULTS),
     ) as dag:
-        task(task_id="check", execution_timeout=_LIMIT)(check)(name)
+        task(task_id="check", execution_timeout=_LIMIT)(check)(name, access=access)
     return dag
 
 
@@ -80,7 +91,7 @@ def dag_id(name: str) -> str:
     return f"{name}__quality"
 
 
-def check(name: str, dag_run: Any = None) -> dict[str, int]:
+def check(name: str, dag_run: Any = None, access: Access = ENVIRONMENT) -> dict[str, int]:
     """Checks the tables and logs what is wrong; fails if anything is worse than a warning.
 
     Returns:
@@ -88,7 +99,7 @@ def check(name: str, dag_run: Any = None) -> dict[str, int]:
     """
     from deltaworks.quality import Outcome, production  # imports Great Expectations, which takes seconds
 
-    settings = Settings.from_environment()
+    settings = access.settings()
     with no_retry_where_it_cannot_help():
         if not production.is_there(settings, name):
             raise AirflowSkipException(f"{name} has no tables yet: nothing to check")

@@ -18,16 +18,17 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, task
-from airflow.sdk.api.datamodels._generated import DagRunType
+from airflow.utils.types import DagRunType
 
-from deltaworks.airflow.stream import FIRST, dag_id
+from deltaworks.airflow.access import ENVIRONMENT, Access
+from deltaworks.airflow.options import FIRST, DagOptions, access_of, arguments, run_types
+from deltaworks.airflow.stream import dag_id
 from deltaworks.control.model import Decision
 from deltaworks.errors import StackError
-from deltaworks.settings import Settings
 
 log = logging.getLogger(__name__)
 DAG_ID = "streams__reconcile"
@@ -35,21 +36,26 @@ _NOTE = 900
 """Airflow's database accepts notes of up to 1,000 characters and refuses a run with a longer one."""
 
 
-def reconcile_dag(every: timedelta = timedelta(minutes=1)) -> DAG:
-    """Makes the DAG."""
+def reconcile_dag(every: timedelta = timedelta(minutes=1), **options: Unpack[DagOptions]) -> DAG:
+    """Makes the DAG, which an Airflow has once for all streams of a home.
+
+    Args:
+        every: time between looks.
+        options: see `DagOptions`.
+    """
+    access = access_of(options)
     with DAG(
         dag_id=DAG_ID,
         description="Restarts streams that should run but do not; supervises streams that nobody watches.",
         schedule=every,
         catchup=False,
         max_active_runs=1,
-        allowed_run_types=[DagRunType.SCHEDULED, DagRunType.MANUAL],
-        default_args=FIRST,
+        allowed_run_types=run_types(DagRunType.SCHEDULED, DagRunType.MANUAL),
         dagrun_timeout=timedelta(minutes=10),
-        tags=["streams"],
         doc_md=__doc__,
+        **arguments(options, tags=["streams"], tasks=FIRST),
     ) as dag:
-        runs = task(task_id="look", execution_timeout=timedelta(minutes=5))(look)()
+        runs = task(task_id="look", execution_timeout=timedelta(minutes=5))(look)(access=access)
         TriggerDagRunOperator.partial(
             task_id="act",
             logical_date=None,
@@ -60,13 +66,14 @@ def reconcile_dag(every: timedelta = timedelta(minutes=1)) -> DAG:
     return dag
 
 
-def look(dag_run: Any = None) -> list[dict[str, Any]]:
+def look(dag_run: Any = None, access: Access = ENVIRONMENT) -> list[dict[str, Any]]:
     """The runs to trigger, as arguments of `TriggerDagRunOperator`."""
     from deltaworks.control.reconcile import reconcile
     from deltaworks.control.supervisor import client
 
-    settings = Settings.from_environment()
+    settings = access.settings()
     try:
+        client.require_elsewhere(settings)  # waits for nobody, since the next look follows in a minute
         client.ensure(settings)
     except StackError as error:
         log.warning("%s", error)

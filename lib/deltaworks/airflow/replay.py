@@ -16,19 +16,20 @@ the staging tables so that people can see why.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, CronPartitionTimetable, TriggerRule, task
-from airflow.sdk.api.datamodels._generated import DagRunType
+from airflow.sdk import DAG, Asset, CronPartitionTimetable, TriggerRule, task
+from airflow.utils.types import DagRunType
 
 from deltaworks.airflow import quality, replay_tasks
+from deltaworks.airflow.access import Access
+from deltaworks.airflow.assets import assets_of
 from deltaworks.airflow.docs import replay_doc
+from deltaworks.airflow.options import DEFAULTS, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.replay_form import Tables, replay_form
 from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator, PublishOperator
-from deltaworks.airflow.stream import DEFAULTS
 from deltaworks.control import jobs
-from deltaworks.settings import Settings
 
 _SHORT = timedelta(minutes=15)
 _LONG = timedelta(hours=12)
@@ -40,9 +41,16 @@ _SCHEDULE_ENDED = datetime(2000, 1, 1, tzinfo=UTC)
 """Without this, an unpaused DAG would start a run every midnight. Backfills and manual runs do not depend on it."""
 
 
-def replay_dag(name: str) -> DAG | None:
-    """Makes the DAG; None for a pipeline that writes no table."""
-    pipeline = jobs.load(Settings.from_environment(), name)
+def replay_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
+    """Makes the DAG; None for a pipeline that writes no table.
+
+    Args:
+        name: the pipeline.
+        options: see `PipelineOptions`.
+    """
+    access = access_of(options)
+    settings = access.parsed()
+    pipeline = jobs.load(settings, name)
     tables = Tables.of(pipeline)
     if not tables.with_days and not tables.whole:
         return None
@@ -50,21 +58,21 @@ def replay_dag(name: str) -> DAG | None:
     days: dict[str, Any] = {
         "schedule": CronPartitionTimetable("0 0 * * *", timezone="UTC", key_format="%Y-%m-%d"),
         "end_date": _SCHEDULE_ENDED,
-        "allowed_run_types": [*by_hand, DagRunType.BACKFILL, DagRunType.SCHEDULED],
+        "allowed_run_types": run_types(*by_hand, DagRunType.BACKFILL_JOB, DagRunType.SCHEDULED),
     }
-    whole: dict[str, Any] = {"schedule": None, "allowed_run_types": by_hand}
+    whole: dict[str, Any] = {"schedule": None, "allowed_run_types": run_types(*by_hand)}
     with DAG(
         dag_id=dag_id(name),
         description=f"Processes the history of {name} again; compares, checks and publishes the results.",
         catchup=False,
-        default_args=DEFAULTS,
-        tags=["replay", name],
         params=replay_form(tables),
         max_active_runs=4,  # one may wait for approval while another one works on other days
         doc_md=replay_doc(name, tables),
         **(days if tables.with_days else whole),
+        **arguments(options, tags=["replay", name], tasks=DEFAULTS),
     ) as dag:
-        _tasks(name)
+        checked = name in jobs.names_with(settings, quality.SUITES)
+        _tasks(name, access, options, outlets=assets_of((*tables.with_days, *tables.whole), options), checked=checked)
     return dag
 
 
@@ -73,29 +81,38 @@ def dag_id(name: str) -> str:
     return f"{name}__replay"
 
 
-def _tasks(name: str) -> None:
-    plan = task(task_id="plan", execution_timeout=_SHORT)(replay_tasks.plan)(name)
-    run = _heavy(name, "run", _RUN)
+def _tasks(name: str, access: Access, options: PipelineOptions, *, outlets: list[Asset], checked: bool) -> None:
+    heavy: dict[str, Any] = {"pool": options["heavy_pool"]} if "heavy_pool" in options else {}
+    plan = task(task_id="plan", execution_timeout=_SHORT)(replay_tasks.plan)(name, access=access)
+    run = _heavy(name, "run", _RUN, access=access, **heavy)
     compare = task(task_id="compare", execution_timeout=_LONG, max_active_tis_per_dag=1)(replay_tasks.compare)
-    compared = compare(name, _REPLAY)
-    gate = _heavy(name, "gate", _LONG)
+    compared = compare(name, _REPLAY, access=access)
+    gate = _heavy(name, "gate", _LONG, access=access, **heavy)
     approve = ApproveReplayOperator(
-        task_id="approve", pipeline=name, replay=_REPLAY, publish="publish", discard="discard"
+        task_id="approve",
+        pipeline=name,
+        replay=_REPLAY,
+        publish="publish",
+        discard="discard",
+        access=access,
+        notifiers=options.get("notifiers"),
     )
     # A skipped approval is one that nobody asked for. After a rejection this task is skipped, whatever its rule.
     published = PublishOperator(
         task_id="publish",
         pipeline=name,
         replay=_REPLAY,
+        access=access,
         execution_timeout=_LONG,
         trigger_rule=TriggerRule.NONE_FAILED,
+        outlets=outlets,
     )
-    verified = task(task_id="verify", execution_timeout=_LONG)(replay_tasks.verify)(name, _REPLAY)
-    cleaned = task(task_id="clean", execution_timeout=_SHORT)(replay_tasks.clean)(name, _REPLAY)
-    discarded = task(task_id="discard", execution_timeout=_SHORT)(replay_tasks.discard)(name, _REPLAY)
+    verified = task(task_id="verify", execution_timeout=_LONG)(replay_tasks.verify)(name, _REPLAY, access=access)
+    cleaned = task(task_id="clean", execution_timeout=_SHORT)(replay_tasks.clean)(name, _REPLAY, access=access)
+    discarded = task(task_id="discard", execution_timeout=_SHORT)(replay_tasks.discard)(name, _REPLAY, access=access)
     plan >> run >> compared >> gate >> approve >> [published, discarded]
     published >> verified >> cleaned
-    if name in jobs.names_with(Settings.from_environment(), quality.SUITES):
+    if checked:
         verified >> TriggerDagRunOperator(
             task_id="quality",
             trigger_dag_id=quality.dag_id(name),
@@ -105,8 +122,14 @@ def _tasks(name: str) -> None:
         )
 
 
-def _heavy(name: str, phase: Literal["run", "gate"], limit: timedelta) -> PhaseOperator:
+def _heavy(name: str, phase: Literal["run", "gate"], limit: timedelta, **more: Any) -> PhaseOperator:
     """A phase that fills the machine, so only one runs at a time, even if a backfill sets another `max_active_runs`."""
     return PhaseOperator(
-        task_id=phase, phase=phase, execution_timeout=limit, max_active_tis_per_dag=1, pipeline=name, replay=_REPLAY
+        task_id=phase,
+        phase=phase,
+        execution_timeout=limit,
+        max_active_tis_per_dag=1,
+        pipeline=name,
+        replay=_REPLAY,
+        **more,
     )

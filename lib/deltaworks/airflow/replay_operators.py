@@ -12,11 +12,11 @@ from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from deltaworks.airflow import replay_tasks
+from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.child import Child
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
 from deltaworks.control.logs import why
 from deltaworks.exits import CONFLICT, LEASE, NO_RESTART
-from deltaworks.settings import Settings
 
 APPROVE, REJECT = "Approve", "Reject"
 _LINES = 5
@@ -37,20 +37,30 @@ class PhaseOperator(BaseOperator):
         pipeline: name of the pipeline.
         replay: id of the replay.
         phase: the phase to do.
+        access: where the settings are from.
     """
 
     template_fields: Sequence[str] = ("replay",)
     ui_color = "#e8ddf3"
 
-    def __init__(self, *, pipeline: str, replay: str, phase: Literal["run", "gate", "publish"], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        pipeline: str,
+        replay: str,
+        phase: Literal["run", "gate", "publish"],
+        access: Access = ENVIRONMENT,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
         self.replay = replay
         self.phase = phase
+        self.access = access
         self._child: Child | None = None
 
     def execute(self, context: Context) -> None:
-        settings = Settings.from_environment()
+        settings = self.access.settings()
         if replay_tasks.has_ended(settings, self.pipeline, self.replay):
             self.log.info("replay %s has ended: nothing to do", self.replay)
             return
@@ -108,10 +118,10 @@ class PublishOperator(PhaseOperator):
     def execute(self, context: Context) -> None:
         if context["params"].get("hand_over", False):
             approved_by = replay_tasks.require_approval(context["params"], context["ti"])
-            replay_tasks.approve(self.pipeline, self.replay, approved_by)
+            replay_tasks.approve(self.pipeline, self.replay, approved_by, self.access)
             super().execute(context)
         else:
-            replay_tasks.publish(self.pipeline, self.replay, context["params"], context["ti"])
+            replay_tasks.publish(self.pipeline, self.replay, context["params"], context["ti"], self.access)
 
 
 class ApproveReplayOperator(HITLBranchOperator):
@@ -125,11 +135,21 @@ class ApproveReplayOperator(HITLBranchOperator):
         replay: id of the replay.
         publish: task that follows an approval.
         discard: task that follows a rejection.
+        access: where the settings are from.
     """
 
     template_fields: Sequence[str] = ("subject", "replay")  # not the body: it contains values from tables
 
-    def __init__(self, *, pipeline: str, replay: str, publish: str, discard: str, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        pipeline: str,
+        replay: str,
+        publish: str,
+        discard: str,
+        access: Access = ENVIRONMENT,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             subject=f"Publish this replay of {pipeline}?",
             options=[APPROVE, REJECT],
@@ -138,13 +158,14 @@ class ApproveReplayOperator(HITLBranchOperator):
         )
         self.pipeline = pipeline
         self.replay = replay
+        self.access = access
 
     def execute(self, context: Context) -> None:
         from deltaworks.airflow.replay_report import markdown
 
         if not context["params"]["approval"]:
             raise AirflowSkipException("no approval was requested")
-        settings = Settings.from_environment()
+        settings = self.access.settings()
         if replay_tasks.has_ended(settings, self.pipeline, self.replay):
             raise AirflowSkipException(f"replay {self.replay} has ended: nothing to approve")
         with no_retry_where_it_cannot_help():

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from deltaworks import clock, listeners
+from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, reporter, requester
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError
@@ -39,7 +40,7 @@ _POLL_S = 1.0
 _NAME = 60
 
 
-def plan(name: str, params: Any = None, dag_run: Any = None) -> str:
+def plan(name: str, params: Any = None, dag_run: Any = None, access: Access = ENVIRONMENT) -> str:
     """Plans the replay of the form's days, or of the day that is the run's partition key; returns its id."""
     first, end, reason = _day(params["from"]), _day(params["to"]), params["reason"].strip()
     if key := dag_run.partition_key:
@@ -54,12 +55,12 @@ def plan(name: str, params: Any = None, dag_run: Any = None) -> str:
             f"The range of days is empty: From is {first}, To is {end}.\n"
             "To is the first day not to publish: to publish one day, set it to the day after."
         )
-    return _planned(name, params, dag_run, first, end, reason)
+    return _planned(access, name, params, dag_run, first, end, reason)
 
 
-def compare(name: str, run: str) -> int | None:
+def compare(name: str, run: str, access: Access = ENVIRONMENT) -> int | None:
     """Counts the rows that would change."""
-    state = advance(name, run, "compare")
+    state = advance(name, run, "compare", access)
     return None if state is None else state.differences
 
 
@@ -80,17 +81,17 @@ def require_approval(params: Any, ti: Any) -> str | None:
     return f"airflow {approved_by}"
 
 
-def publish(name: str, run: str, params: Any, ti: Any) -> None:
+def publish(name: str, run: str, params: Any, ti: Any, access: Access = ENVIRONMENT) -> None:
     """Publishes the replay, once it is approved if an approval was requested."""
     approved_by = require_approval(params, ti)
-    approve(name, run, approved_by)
-    if advance(name, run, "publish") is not None:
+    approve(name, run, approved_by, access)
+    if advance(name, run, "publish", access) is not None:
         log.info("to restore the previous rows: deltaworks rollback %s", run)
 
 
-def approve(name: str, run: str, approved_by: str | None) -> None:
+def approve(name: str, run: str, approved_by: str | None, access: Access = ENVIRONMENT) -> None:
     """Records who approved the replay; if no approval was requested, whoever triggered it."""
-    settings = Settings.from_environment()
+    settings = access.settings()
     if has_ended(settings, name, run):
         return
     with _at_its_turn(settings, run, "publish") as replay:
@@ -98,18 +99,18 @@ def approve(name: str, run: str, approved_by: str | None) -> None:
             replay.approve(approved_by or replay.plan.request.requested_by)
 
 
-def verify(name: str, run: str) -> None:
+def verify(name: str, run: str, access: Access = ENVIRONMENT) -> None:
     """Compares production with what was published."""
-    advance(name, run, "verify")
+    advance(name, run, "verify", access)
 
 
-def clean(name: str, run: str) -> None:
+def clean(name: str, run: str, access: Access = ENVIRONMENT) -> None:
     """Removes the staging tables; the publication can be rolled back all the same."""
-    advance(name, run, "clean")
-    shutil.rmtree(_paths(Settings.from_environment(), name, run).root, ignore_errors=True)
+    advance(name, run, "clean", access)
+    shutil.rmtree(_paths(access.settings(), name, run).root, ignore_errors=True)
 
 
-def discard(name: str, run: str, ti: Any = None) -> None:
+def discard(name: str, run: str, ti: Any = None, access: Access = ENVIRONMENT) -> None:
     """Removes a rejected replay; production is unchanged."""
     from deltaworks.replay import runs
 
@@ -117,7 +118,7 @@ def discard(name: str, run: str, ti: Any = None) -> None:
     if rejected_by is None:
         raise AirflowSkipException("nobody has rejected this: marking the task `approve` does not answer it")
     log.info("rejected by %s", rejected_by)
-    settings = Settings.from_environment()
+    settings = access.settings()
     paths = _paths(settings, name, run)
     if paths.plan.exists():
         with no_retry_where_it_cannot_help():
@@ -126,13 +127,13 @@ def discard(name: str, run: str, ti: Any = None) -> None:
     log.info("replay %s is removed; nothing was published", run)
 
 
-def advance(name: str, run: str, phase: Phase) -> ReplayState | None:
+def advance(name: str, run: str, phase: Phase, access: Access = ENVIRONMENT) -> ReplayState | None:
     """Does a phase if it is next; does nothing if it is already done.
 
     Returns:
         The state of the replay afterwards; None if it has ended before.
     """
-    settings = Settings.from_environment()
+    settings = access.settings()
     if has_ended(settings, name, run):
         log.info("replay %s has ended: nothing to do", run)
         return None
@@ -191,10 +192,12 @@ def run_id_of(dag_run: Any, number: int = 1) -> str:
     return f"{readable}-{digest}" + (f"-{number}" if number > 1 else "")
 
 
-def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date | None, reason: str) -> str:
+def _planned(
+    access: Access, name: str, params: Any, dag_run: Any, first: date | None, end: date | None, reason: str
+) -> str:
     from deltaworks.replay import runs
 
-    settings = Settings.from_environment()
+    settings = access.settings()
     ids = (run_id_of(dag_run, number) for number in count(1))
     run_id = next(run_id for run_id in ids if not has_ended(settings, name, run_id))
     request = ReplayRequest(

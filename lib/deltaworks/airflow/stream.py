@@ -19,27 +19,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Unpack
 
 from airflow.sdk import DAG, task
-from airflow.sdk.api.datamodels._generated import DagRunType
+from airflow.utils.types import DagRunType
 
 from deltaworks.airflow import tasks
 from deltaworks.airflow.docs import stream_doc
 from deltaworks.airflow.form import form
+from deltaworks.airflow.options import FIRST, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.supervise import SuperviseOperator
 from deltaworks.control import jobs
 from deltaworks.settings import Settings
 
-OWNER = "deltaworks"
-DEFAULTS = {"owner": OWNER, "retries": 2, "retry_delay": timedelta(seconds=5)}
-"""Arguments of every task; it is retried because faults around a task (a restart of the API server) soon pass."""
-FIRST = {**DEFAULTS, "priority_weight": 100}
-"""Priority of tasks that start and stop streams, so that they do not queue behind checks and replays."""
 
+def stream_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG:
+    """Makes the DAG of `jobs/<name>.py`; an error in that file names the file and line.
 
-def stream_dag(name: str) -> DAG:
-    """Makes the DAG of `jobs/<name>.py`; an error in that file names the file and line."""
-    settings = Settings.from_environment()
+    Args:
+        name: the pipeline.
+        options: see `PipelineOptions`.
+    """
+    access = access_of(options)
+    settings = access.parsed()
     with _named(settings, name):
         module = jobs.load_module(settings, name)
         pipeline = jobs.load(settings, name)
@@ -51,19 +53,18 @@ def stream_dag(name: str) -> DAG:
         schedule=None,
         catchup=False,
         params=fields,
-        allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
+        allowed_run_types=run_types(DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED),
         max_active_runs=16,  # a run ends soon after its stream is replaced; until then both runs are active
-        default_args=FIRST,
-        tags=["stream", name],
         doc_md=doc,
+        **arguments(options, tags=["stream", name], tasks=FIRST),
     ) as dag:
         limit = timedelta(minutes=15)
         action = task.branch(task_id="action")(tasks.action)(name)
-        preflight = task(task_id="preflight", execution_timeout=limit)(tasks.preflight)(name)
-        deploy = task(task_id="deploy", execution_timeout=limit)(tasks.deploy)(name)
-        stop = task(task_id="stop", execution_timeout=limit)(tasks.stop)(name)
+        preflight = task(task_id="preflight", execution_timeout=limit)(tasks.preflight)(name, access=access)
+        deploy = task(task_id="deploy", execution_timeout=limit)(tasks.deploy)(name, access=access)
+        stop = task(task_id="stop", execution_timeout=limit)(tasks.stop)(name, access=access)
         generation = deploy["generation"]  # type: ignore[index]
-        supervise = SuperviseOperator(task_id="supervise", pipeline=name, generation=generation)
+        supervise = SuperviseOperator(task_id="supervise", pipeline=name, generation=generation, access=access)
         action >> [preflight, stop]
         preflight >> deploy >> supervise
     return dag

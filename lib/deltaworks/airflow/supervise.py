@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.triggers import StreamTrigger
 from deltaworks.exits import NO_RESTART
 
@@ -25,16 +26,20 @@ class SuperviseOperator(BaseOperator):
         pipeline: name of the pipeline.
         generation: the deployment to watch.
         poll_s: seconds between observations.
+        access: where the settings are from.
     """
 
     template_fields: Sequence[str] = ("generation",)
     ui_color = "#d5ece4"
 
-    def __init__(self, *, pipeline: str, generation: int, poll_s: float = 2.0, **kwargs: Any) -> None:
+    def __init__(
+        self, *, pipeline: str, generation: int, poll_s: float = 2.0, access: Access = ENVIRONMENT, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
         self.generation = generation
         self.poll_s = poll_s
+        self.access = access
 
     def execute(self, context: Context) -> NoReturn:
         trigger = StreamTrigger(
@@ -42,6 +47,8 @@ class SuperviseOperator(BaseOperator):
             generation=int(self.generation),
             supervisor=f"airflow {context['dag_run'].run_id}",
             poll_s=self.poll_s,
+            conn_id=self.access.conn_id,
+            project=self.access.project,
         )
         self.log.info("waiting for the end of %s, generation %s", self.pipeline, self.generation)
         self.defer(trigger=trigger, method_name="ended")

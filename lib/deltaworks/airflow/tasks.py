@@ -14,6 +14,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks import clock
+from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.control.model import BY_AIRFLOW, Deployment, DeployOptions
 from deltaworks.errors import ConflictError, DeltaworksError, StackError, TransientError
 from deltaworks.exits import NO_RESTART, code_of
@@ -33,7 +34,7 @@ def action(name: str, params: Any = None) -> str:
     return "stop" if params["action"] == "stop" else "preflight"
 
 
-def preflight(name: str, params: Any = None) -> None:
+def preflight(name: str, params: Any = None, access: Access = ENVIRONMENT) -> None:
     """Checks everything that can be checked before anything changes."""
     from deltaworks.control import actions
     from deltaworks.control.registry import Registry
@@ -41,7 +42,7 @@ def preflight(name: str, params: Any = None) -> None:
     if params["attach"] is not None:
         log.info("generation %s runs: nothing to check", params["attach"])
         return
-    settings = Settings.from_environment()
+    settings = access.settings()
     healing = params["expected_generation"]
     with no_retry_where_it_cannot_help():
         try:
@@ -60,14 +61,14 @@ def preflight(name: str, params: Any = None) -> None:
             raise
 
 
-def deploy(name: str, params: Any = None, dag_run: Any = None) -> dict[str, int]:
+def deploy(name: str, params: Any = None, dag_run: Any = None, access: Access = ENVIRONMENT) -> dict[str, int]:
     """Starts a new generation; a retry of the same run finds the one that it started."""
     from deltaworks.control import actions
 
     if params["attach"] is not None:
         log.info("generation %s runs: nothing to deploy", params["attach"])
         return {"generation": params["attach"]}
-    settings = Settings.from_environment()
+    settings = access.settings()
     with no_retry_where_it_cannot_help():
         try:
             deployment = actions.deploy(
@@ -88,12 +89,12 @@ def deploy(name: str, params: Any = None, dag_run: Any = None) -> dict[str, int]
     return {"generation": deployment.generation}
 
 
-def stop(name: str, dag_run: Any = None, task_state_store: Any = None) -> None:
+def stop(name: str, dag_run: Any = None, task_state_store: Any = None, access: Access = ENVIRONMENT) -> None:
     """Drains the generation that was current when this task first ran, and no later one."""
     from deltaworks.control import actions
     from deltaworks.control.registry import Registry
 
-    settings = Settings.from_environment()
+    settings = access.settings()
     with no_retry_where_it_cannot_help():
         record = Registry.of(settings).pipeline(name)
         if record is None:

@@ -13,6 +13,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from deltaworks import clock
+from deltaworks.airflow.access import Access
 from deltaworks.control.model import Observation
 from deltaworks.settings import Settings
 
@@ -30,30 +31,47 @@ class StreamTrigger(BaseTrigger):
         generation: the deployment to watch.
         supervisor: who watches, for the registry.
         poll_s: seconds between observations.
+        conn_id: where the settings are from, see `Access`.
+        project: see `Access`.
     """
 
-    def __init__(self, *, pipeline: str, generation: int, supervisor: str, poll_s: float = 2.0) -> None:
+    def __init__(
+        self,
+        *,
+        pipeline: str,
+        generation: int,
+        supervisor: str,
+        poll_s: float = 2.0,
+        conn_id: str | None = None,
+        project: str | None = None,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.pipeline = pipeline
         self.generation = generation
         self.supervisor = supervisor
         self.poll_s = poll_s
+        self.conn_id = conn_id
+        self.project = project
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        names = ("pipeline", "generation", "supervisor", "poll_s")
+        names = ("pipeline", "generation", "supervisor", "poll_s", "conn_id", "project")
         return f"{StreamTrigger.__module__}.StreamTrigger", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        settings = Settings.from_environment()
+        access, settings = Access(conn_id=self.conn_id, project=self.project), None
         recorded = reported = float("-inf")
         before: str | None = None
         while True:
-            seen = await self._look(settings)
+            try:
+                settings = settings or await access.settings_async()
+                seen = await self._look(settings)
+            except Exception as error:  # says nothing about the stream, so it must not end the supervision
+                seen = self._unknown(error)
             if seen.state in ENDED:
                 self.log.info("%s", progress(seen))
                 yield TriggerEvent(event_of(seen))  # type: ignore[no-untyped-call]
                 return
-            if clock.ticks_s() - recorded >= _RECORD_S:
+            if settings is not None and clock.ticks_s() - recorded >= _RECORD_S:
                 recorded = clock.ticks_s()
                 await self._record(settings)
             if seen.state != before or clock.ticks_s() - reported >= _REPORT_S:
@@ -62,18 +80,17 @@ class StreamTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_s)
 
     async def _look(self, settings: Settings) -> Observation:
-        """Observes the stream; a failure here says nothing about the stream, so it must not end the supervision."""
         from deltaworks.control import actions  # not where DAGs are parsed
 
-        try:
-            return await asyncio.to_thread(actions.observe, settings, self.pipeline, self.generation)
-        except Exception as error:
-            return Observation(
-                pipeline=self.pipeline,
-                generation=self.generation,
-                state="unknown",
-                reason=f"{type(error).__name__}: {error}",
-            )
+        return await asyncio.to_thread(actions.observe, settings, self.pipeline, self.generation)
+
+    def _unknown(self, error: Exception) -> Observation:
+        return Observation(
+            pipeline=self.pipeline,
+            generation=self.generation,
+            state="unknown",
+            reason=f"{type(error).__name__}: {error}",
+        )
 
     async def _record(self, settings: Settings) -> None:
         """Tells the registry that somebody watches; if the registry is down, the next call will do."""

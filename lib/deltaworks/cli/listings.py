@@ -13,9 +13,9 @@ import msgspec
 from deltaworks.cli.console import plain
 
 if TYPE_CHECKING:
-    from deltaworks.cli.doctor import Finding
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
     from deltaworks.control.set_aside import Entry
+    from deltaworks.doctor import Finding
     from deltaworks.lakehouse.catalog import TableInfo
     from deltaworks.lakehouse.publish.ownership import Handover
     from deltaworks.lakehouse.publish.publication import Publication

@@ -68,6 +68,17 @@ def test_a_dag_file_is_as_new_as_the_suite_too(project: Path) -> None:
     assert (project / "home" / "airflow" / "pipelines" / "jobs" / "orders.py").stat().st_mtime == 2e9
 
 
+def test_a_bundle_may_name_project_and_connection(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job(project, "orders")
+    monkeypatch.setenv("DELTAWORKS_PROJECT", "/nowhere")
+
+    bundle = PipelineBundle(name="pipelines", project=str(project), conn_id="shop")
+    bundle.initialize()
+
+    text = (bundle.path / "jobs" / "orders.py").read_text()
+    assert f"pipeline_dags('orders', conn_id='shop', project={str(project)!r})" in text
+
+
 def test_a_dag_file_passes_the_search_for_files_that_may_hold_dags(project: Path) -> None:
     job(project, "orders")
     files()

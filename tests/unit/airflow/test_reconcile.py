@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
-from deltaworks.airflow.reconcile import run_of
+from deltaworks.airflow.reconcile import look, run_of
+from deltaworks.control import reconcile
 from deltaworks.control.model import Action, Decision
+from deltaworks.control.supervisor import client
 
 
 def decision(action: Action) -> Decision:
     return Decision(pipeline="orders", action=action, generation=3, reason="so it is")
+
+
+class World:
+    """No stream needs anything, and no supervisor answers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+        self.started = 0
+        monkeypatch.setenv("DELTAWORKS_HOME", str(home))
+        monkeypatch.delenv("DELTAWORKS_SUPERVISOR", raising=False)
+        monkeypatch.setattr(reconcile, "reconcile", lambda *_, **__: [])
+        monkeypatch.setattr(client, "answers", lambda _: False)
+        monkeypatch.setattr(client, "ensure", self._ensure)
+
+    def _ensure(self, settings: object) -> None:
+        self.started += 1
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    return World(monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize(("executor", "started"), [("LocalExecutor", 1), ("CeleryExecutor", 0)])
+def test_a_look_starts_the_supervisor_only_where_it_can_stay(
+    world: World, monkeypatch: pytest.MonkeyPatch, executor: str, started: int
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
+
+    assert look(SimpleNamespace(run_id="scheduled__1")) == []
+    assert world.started == started
 
 
 def test_a_restart_is_a_run_that_expects_the_generation_that_ended() -> None:

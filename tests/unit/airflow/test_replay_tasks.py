@@ -39,15 +39,8 @@ def notes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Notes:
 
 
 def form(**given: Any) -> dict[str, Any]:
-    chosen: dict[str, Any] = {
-        "from": None,
-        "to": None,
-        "tables": [],
-        "order": "recorded",
-        "hand_over": False,
-        "approval": True,
-    }
-    return {**chosen, "reason": "prices", **given}
+    days: dict[str, Any] = {"from": None, "to": None, "tables": []}
+    return {**days, "order": "recorded", "hand_over": False, "approval": True, "reason": "prices", **given}
 
 
 def dag_run(run_id: str = "manual__2026-11-24T10:00:00+00:00", dag: str = "replay", day: str | None = None) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
+from deltaworks.airflow.access import Access
 from deltaworks.airflow.supervise import SuperviseOperator
 from deltaworks.airflow.triggers import StreamTrigger
 
@@ -32,6 +33,15 @@ def test_it_defers_at_once() -> None:
     assert isinstance(trigger, StreamTrigger)
     assert (trigger.pipeline, trigger.generation, trigger.supervisor) == ("orders", 3, "airflow manual__1")
     assert (deferred.value.method_name, deferred.value.timeout) == ("ended", None)
+
+
+def test_the_trigger_gets_the_id_of_the_connection_and_none_of_its_secrets() -> None:
+    access = Access(conn_id="shop", project="/srv/shop")
+    with pytest.raises(TaskDeferred) as deferred:
+        SuperviseOperator(task_id="supervise", pipeline="orders", generation=3, access=access).execute(context())
+
+    arguments = deferred.value.trigger.serialize()[1]
+    assert (arguments["conn_id"], arguments["project"]) == ("shop", "/srv/shop")
 
 
 @pytest.mark.parametrize("state", ["stopped", "superseded"])

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from deltaworks.airflow.access import Access
 from deltaworks.airflow.triggers import StreamTrigger, progress
 from deltaworks.control import actions, registry
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.model import Observation, StreamState
-from deltaworks.errors import ControlUnavailableError
+from deltaworks.errors import ConfigurationError, ControlUnavailableError
+from deltaworks.settings import Settings
 
 
 def seen(state: StreamState, reason: str | None = None, **more: Any) -> Observation:
@@ -137,8 +139,43 @@ def test_a_line_of_progress_has_batch_lag_and_rate() -> None:
     )
 
 
+def test_settings_that_cannot_be_read_for_a_while_do_not_end_the_supervision(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = iter([ConfigurationError("There is no connection 'shop'."), None, ValueError("must not be asked again")])
+
+    async def settings(access: Access) -> Settings:
+        if (failure := next(failures)) is not None:
+            raise failure
+        return Settings.from_environment({})
+
+    monkeypatch.setattr(Access, "settings_async", settings)
+
+    assert end_of(world, [seen("running"), seen("stopped")])["state"] == "stopped"
+    assert world.looks == 2
+
+
+def test_it_observes_with_the_settings_of_the_connection(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Access] = []
+
+    async def settings(access: Access) -> Settings:
+        asked.append(access)
+        return Settings.from_environment({})
+
+    monkeypatch.setattr(Access, "settings_async", settings)
+    world.answers = iter([seen("stopped")])
+    trigger = StreamTrigger(pipeline="p", generation=3, supervisor="s", conn_id="shop", project="/srv/shop")
+
+    async def fire() -> int:
+        return len([event async for event in trigger.run()])
+
+    assert asyncio.run(fire()) == 1
+    assert asked == [Access(conn_id="shop", project="/srv/shop")]
+
+
 def test_it_survives_a_restart_of_the_triggerer() -> None:
-    path, arguments = StreamTrigger(pipeline="orders", generation=3, supervisor="run 7", poll_s=0.5).serialize()
+    first = StreamTrigger(pipeline="orders", generation=3, supervisor="run 7", poll_s=0.5, conn_id="shop", project="/p")
+    path, arguments = first.serialize()
 
     module, _, name = path.rpartition(".")
     again = getattr(__import__(module, fromlist=[name]), name)(**arguments)

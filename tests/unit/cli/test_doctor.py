@@ -112,6 +112,16 @@ def test_a_broker_that_does_not_answer(clinic: Clinic, monkeypatch: pytest.Monke
     assert "transactions" not in found
 
 
+def test_a_supervisor_that_should_run_elsewhere_and_does_not(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELTAWORKS_SUPERVISOR", "elsewhere")
+    clinic.patch(client, "answers", lambda _: False)
+
+    found = clinic.examine(monkeypatch, 1)
+
+    assert found["supervisor"].outcome == "failed"
+    assert "DELTAWORKS_SUPERVISOR_HOST" in str(found["supervisor"].hint)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_home_of_somebody_else(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTAWORKS_HOME", "/proc/home")

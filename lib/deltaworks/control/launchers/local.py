@@ -72,6 +72,7 @@ class LocalLauncher:
     def check(self) -> None:
         if os.name != "posix":
             raise ConfigurationError("The launcher 'local' needs a POSIX system.")
+        client.require_elsewhere(self._settings)
 
     def submit(self, spec: DriverSpec) -> ExternalId:
         running = self.drivers(spec.pipeline).get(spec.generation)

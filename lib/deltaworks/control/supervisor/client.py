@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import socket
 import sys
 import time
@@ -77,7 +79,7 @@ def leave(settings: Settings) -> bool:
 
 
 def ensure(settings: Settings) -> None:
-    """Starts a supervisor unless one runs, and waits until it answers.
+    """Starts a supervisor unless one runs or should run elsewhere, and waits until it answers.
 
     Raises:
         StackError: none answers; its log says why.
@@ -92,7 +94,7 @@ def ensure(settings: Settings) -> None:
         log = log_of(settings)
         log_from = log.stat().st_size if log.exists() else 0
         entry = None
-        if settings.supervisor_host == Settings.supervisor_host:
+        if settings.supervisor_host == Settings.supervisor_host and settings.supervisor == Settings.supervisor:
             entry = processes.launch(
                 settings.run,
                 name=NAME,
@@ -105,11 +107,36 @@ def ensure(settings: Settings) -> None:
         while not answers(settings):
             if (entry is not None and not entry.alive) or clock.ticks_s() > end:
                 raise StackError(
-                    f"No supervisor answers at {settings.supervisor_host}.",
+                    f"No supervisor answers for {settings.home}.",
                     log=processes.last_lines(log, after=log_from),
                     hint=f"see the full log in {log}",
                 )
             time.sleep(_POLL_S)
+
+
+def require_elsewhere(settings: Settings) -> None:
+    """Refuses to start drivers from here unless a supervisor answers at an address that other machines reach, too.
+
+    Does nothing where the settings allow to start a supervisor here.
+
+    Raises:
+        StackError: no supervisor answers, or it listens on a loopback address, where other machines do not reach it.
+    """
+    if settings.supervisor == Settings.supervisor:
+        return
+    found = address.read(settings.run)
+    if found is None or not answers(settings):
+        what = f"none answers for {settings.home}"
+    elif _is_of_one_machine(found.host):
+        what = f"the one on {found.machine} listens on {found.host}, where other machines do not reach it"
+    else:
+        return
+    raise StackError(
+        f"This process may run on any machine, and a stream must not depend on it: it needs a supervisor elsewhere, "
+        f"and {what}.",
+        hint="on the machine of the streams, which has the same home, set DELTAWORKS_SUPERVISOR_HOST to its name or "
+        f"address and run `python -m {MODULE}`; or set DELTAWORKS_SUPERVISOR=here if all of this runs on one machine",
+    )
 
 
 def log_of(settings: Settings) -> Path:
@@ -141,6 +168,13 @@ def _answer(settings: Settings, question: Question) -> Done | None:
         return ask(settings, question)
     except (OSError, StackError):
         return None
+
+
+def _is_of_one_machine(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        parsed = ipaddress.ip_address(host)
+        return parsed.is_loopback or parsed.is_unspecified
+    return host == "localhost"
 
 
 if __name__ == "__main__":  # the health check of its container

@@ -1,0 +1,75 @@
+"""The DAGs of a project, for a DAG file of one's own in an Airflow that somebody else runs.
+
+```
+from deltaworks.airflow.dags import pipelines_dags, reconcile_dag
+
+globals().update(pipelines_dags(project="/srv/shop", conn_id="deltaworks_default", owner="shop"))
+reconcile = reconcile_dag(project="/srv/shop", conn_id="deltaworks_default")
+```
+
+`pipeline_dags` makes the DAGs of one pipeline; `stream_dag`, `replay_dag` and `quality_dag` make one each. The DAG
+bundle (`bundle`) needs no file and calls `pipeline_dags`. All options are those of `options.PipelineOptions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Unpack
+
+from airflow.sdk import DAG, get_parsing_context
+
+from deltaworks.airflow.assets import table_asset
+from deltaworks.airflow.options import PipelineOptions, access_of
+from deltaworks.airflow.quality import quality_dag
+from deltaworks.airflow.reconcile import reconcile_dag
+from deltaworks.airflow.replay import replay_dag
+from deltaworks.airflow.stream import stream_dag
+from deltaworks.control import jobs
+from deltaworks.errors import ConfigurationError
+
+__all__ = [
+    "pipeline_dags",
+    "pipelines_dags",
+    "quality_dag",
+    "reconcile_dag",
+    "replay_dag",
+    "stream_dag",
+    "table_asset",
+]
+
+
+def pipelines_dags(names: Collection[str] | None = None, **options: Unpack[PipelineOptions]) -> dict[str, DAG]:
+    """The DAGs of the project's pipelines, by id; a task that is about to run gets only those of its pipeline.
+
+    A pipeline that cannot be imported is an import error of the whole DAG file.
+
+    Args:
+        names: the pipelines; None: all of them.
+        options: see `PipelineOptions`.
+
+    Raises:
+        ConfigurationError: the project has no pipeline, or an option cannot be used.
+    """
+    settings = access_of(options).parsed()
+    chosen = jobs.names(settings) if names is None else sorted(names)
+    if not chosen:
+        raise ConfigurationError(
+            f"There is no pipeline in {settings.jobs}.", hint="project= names the folder that has jobs/"
+        )
+    wanted = get_parsing_context().dag_id
+    dags: dict[str, DAG] = {}
+    for name in chosen:
+        if wanted is None or wanted.startswith(f"{name}__"):
+            dags |= pipeline_dags(name, **options)
+    return dags
+
+
+def pipeline_dags(name: str, **options: Unpack[PipelineOptions]) -> dict[str, DAG]:
+    """The DAGs of one pipeline, by id: `<name>__stream`, and `<name>__replay` and `<name>__quality` where they apply.
+
+    Args:
+        name: the pipeline, which is in `jobs/<name>.py`.
+        options: see `PipelineOptions`.
+    """
+    made = (stream_dag(name, **options), replay_dag(name, **options), quality_dag(name, **options))
+    return {dag.dag_id: dag for dag in made if dag is not None}

@@ -1,0 +1,39 @@
+"""The DAG files on the page about Airflow are run as they are, with this project."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from deltaworks.airflow.options import PipelineOptions
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "how-to" / "airflow.md").read_text()
+DAG_FILES = re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("number", "dags"),
+    [
+        (0, {"report"}),
+        (1, {"streams__reconcile", "orders__stream", "orders__replay", "orders__quality", "clicks__stream"}),
+        (2, {"orders__stream", "clicks__quality"}),
+        (3, {"monthly_report"}),
+    ],
+)
+def test_a_dag_file_on_the_page_makes_dags(number: int, dags: set[str]) -> None:
+    module: dict[str, Any] = {}
+
+    text = DAG_FILES[number].replace('"/srv/shop"', repr(str(ROOT))).replace('"payments"', '"clicks"')
+    exec(text.replace("):\n    ...", ") as dag:\n    ..."), module)
+
+    assert dags <= {value.dag_id for value in module.values() if isinstance(value, DAG)}
+    assert len(DAG_FILES) == 4
+
+
+def test_the_page_has_every_option() -> None:
+    assert [name for name in PipelineOptions.__annotations__ if f"`{name}`" not in PAGE] == []
