@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -63,13 +64,14 @@ class Reader:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    home = reachable(tmp_path)
-    settings = own_settings(home / "home")
-    try:
-        yield Reader(tmp_path, settings)
-    finally:
-        down(settings)
+def reader() -> Iterator[Reader]:
+    with tempfile.TemporaryDirectory(prefix="deltaworks-tutorial-") as name:
+        folder = reachable(Path(name))
+        settings = own_settings(folder / "home")
+        try:
+            yield Reader(folder, settings)
+        finally:
+            down(settings)
 
 
 def commands() -> list[str]:

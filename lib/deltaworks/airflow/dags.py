@@ -7,14 +7,15 @@ globals().update(pipelines_dags(project="/srv/shop", conn_id="deltaworks_default
 reconcile = reconcile_dag(project="/srv/shop", conn_id="deltaworks_default")
 ```
 
-`pipeline_dags` makes the DAGs of one pipeline; `stream_dag`, `replay_dag` and `quality_dag` make one each. The DAG
+`pipeline_dags` makes the DAGs of one pipeline, and `DeltaworksDag` one of them, as do `stream_dag`, `replay_dag` and
+`quality_dag`. The DAG
 bundle (`bundle`) needs no file and calls `pipeline_dags`. All options are those of `options.PipelineOptions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Unpack
+from typing import Literal, Unpack, assert_never
 
 from airflow.sdk import DAG, get_parsing_context
 
@@ -28,6 +29,7 @@ from deltaworks.control import jobs
 from deltaworks.errors import ConfigurationError
 
 __all__ = [
+    "DeltaworksDag",
     "pipeline_dags",
     "pipelines_dags",
     "quality_dag",
@@ -73,3 +75,34 @@ def pipeline_dags(name: str, **options: Unpack[PipelineOptions]) -> dict[str, DA
     """
     made = (stream_dag(name, **options), replay_dag(name, **options), quality_dag(name, **options))
     return {dag.dag_id: dag for dag in made if dag is not None}
+
+
+def DeltaworksDag(  # named as the classes that DAG files call
+    pipeline: str, kind: Literal["stream", "replay", "quality"] = "stream", **options: Unpack[PipelineOptions]
+) -> DAG:
+    """One DAG of a pipeline.
+
+    ```
+    payments = DeltaworksDag("payments", owner="shop", tags=["money"])
+    ```
+
+    Args:
+        pipeline: its name; it is in `jobs/<name>.py`.
+        kind: `stream` deploys and supervises it, `replay` processes its history again, `quality` checks its tables.
+        options: see `PipelineOptions`.
+
+    Raises:
+        ConfigurationError: the pipeline has no such DAG, or an option cannot be used.
+    """
+    match kind:
+        case "stream":
+            return stream_dag(pipeline, **options)
+        case "replay":
+            dag, needed = replay_dag(pipeline, **options), "it writes no table"
+        case "quality":
+            dag, needed = quality_dag(pipeline, **options), f"there is no jobs/quality/{pipeline}.py"
+        case _:
+            assert_never(kind)
+    if dag is None:
+        raise ConfigurationError(f"The pipeline {pipeline!r} has no {kind} DAG: {needed}.")
+    return dag

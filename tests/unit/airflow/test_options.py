@@ -10,7 +10,15 @@ import pytest
 from airflow.sdk import DAG, BaseNotifier
 
 from deltaworks.airflow.access import Access
-from deltaworks.airflow.dags import pipeline_dags, pipelines_dags, quality_dag, reconcile_dag, replay_dag, table_asset
+from deltaworks.airflow.dags import (
+    DeltaworksDag,
+    pipeline_dags,
+    pipelines_dags,
+    quality_dag,
+    reconcile_dag,
+    replay_dag,
+    table_asset,
+)
 from deltaworks.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[3]
@@ -45,6 +53,18 @@ def test_a_pipeline_has_a_stream_a_replay_and_a_check_where_they_apply(tmp_path:
     (tmp_path / "jobs").symlink_to(ROOT / "jobs")
     dags = pipelines_dags(project=tmp_path, names=[NAME, "orders"])
     assert sorted(dags) == sorted(f"{name}__{kind}" for name in (NAME, "orders") for kind in KINDS)
+
+
+def test_one_dag_of_a_pipeline_can_be_made(tmp_path: Path) -> None:
+    assert [DeltaworksDag(NAME, kind, project=ROOT).dag_id for kind in ("stream", "replay", "quality")] == [
+        f"{NAME}__{kind}" for kind in KINDS
+    ]
+    assert DeltaworksDag(NAME, project=ROOT, owner="shop").dag_id == f"{NAME}__stream"
+
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / f"{NAME}.py").symlink_to(ROOT / "jobs" / f"{NAME}.py")
+    with pytest.raises(ConfigurationError, match=f"has no quality DAG: there is no jobs/quality/{NAME}.py"):
+        DeltaworksDag(NAME, "quality", project=tmp_path)
 
 
 def test_all_pipelines_of_the_project_have_dags() -> None:
