@@ -78,6 +78,10 @@ def replay(project: Project, name: str, findings: Findings) -> tuple[ReplayPlan,
         without = f", without {len(table.open_days)} days that may still change" if table.open_days else ""
         what = f"{name}: {table.role} {table.table}{without}"
         findings.rows_equal(what, table.rows.production, table.rows.different, may_be_empty=True)
+        for sample in table.samples:
+            findings.say(f"  {sample.kind}: {sample.before} -> {sample.after}")
+        if not table.equal:
+            findings.say(f"  {table.columns} {[day for day in table.days if day.different]}")
     findings.holds(f"{name}: all {len(tables)} tables were compared", {t.table for t in compared.tables} == set(tables))
     findings.holds(f"{name}: rows were compared", any(table.rows.production for table in compared.tables))
     project.deltaworks("discard", answer.run)

@@ -29,6 +29,7 @@ from deltaworks.lakehouse import layout, row_origins
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.publish.differences import KINDS, Differences, Kind, Side
 from deltaworks.lakehouse.publish.scope import Scope, open_days
+from deltaworks.lakehouse.publish.windows import ALWAYS, early_windows, later_windows
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
 
 MEMORY_MB = 512
@@ -207,7 +208,7 @@ class _Pair:
         return cls(schema, source, production, staging)
 
     def compare(self, scope: Scope, same_batches: bool, limits: Limits) -> TableComparison:
-        left_out = self._open_days(scope)
+        left_out = self._unsettled_days(scope)
         before, after = (self._side(log, scope, left_out) for log in (self.production, self.staging))
         production_columns = after.columns if self.production is None else before.columns
         with tempfile.TemporaryDirectory(prefix="comparison-", dir=limits.folder) as folder, duckdb.connect() as engine:
@@ -243,10 +244,16 @@ class _Pair:
             staging_version=self.staging.version,
         )
 
-    def _open_days(self, scope: Scope) -> set[str]:
+    def _unsettled_days(self, scope: Scope) -> set[str]:
+        """Days whose windows may still change, or that one side has closed and the other has not."""
         if self.schema.role is not Role.WINDOWED:
             return set()
         days = set().union(*(open_days(log.files) for log in (self.production, self.staging) if log is not None))
+        if self.production is not None:
+            root = self.production.path.parent
+            logs = self.production, self.staging
+            days |= {day for day, _ in later_windows(root, self.schema, *logs, scope, ALWAYS)}
+            days |= {day for day, _ in early_windows(*logs, scope, ALWAYS)}
         return {day for day in days if scope.holds_day(day)}
 
     def _side(self, log: DeltaLog | None, scope: Scope, left_out: set[str]) -> Side:

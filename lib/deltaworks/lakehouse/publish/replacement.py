@@ -16,8 +16,7 @@ For the order of commits and the record of them see `publication`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -31,6 +30,7 @@ from deltaworks.lakehouse import layout, parquet, row_origins, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
 from deltaworks.lakehouse.log import DeltaLog, FileEntry
 from deltaworks.lakehouse.publish.scope import LETTER_SOURCE, ROW_SOURCE, Scope, open_days
+from deltaworks.lakehouse.publish.windows import Bounds, day_of, early_windows, later_windows
 from deltaworks.lakehouse.retained import link
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
 from deltaworks.lakehouse.trash import Trash
@@ -114,51 +114,20 @@ def check_days(root: Path, table: OpenTable, staging: Staging, scope: Scope) -> 
                 hint=f"publish the days before {days[0]}, or wait until they are closed",
             )
     staged = staging.log(name)
-    for path, _ in _of_days(table.log, scope):
+    for path in filter(lambda path: scope.holds_day(day_of(path)), table.log.files):
         _require_ours(name, path)
-    for day, end_ms in _later_windows(root, table, staged.closed_ms, scope):
+    for day, end_ms in later_windows(root, table.schema, table.log, staged, scope):
         raise TableError(
             f"{day} of table '{name}' has windows in production, up to {layout.utc(end_ms)}, that were closed after "
             f"batch {scope.last_batch}; the replay ends with it and may not know them.",
             hint="replay again, up to a later batch",
         )
-    for day, end_ms in _early_windows(staged, table.log.closed_ms, scope):
+    for day, end_ms in early_windows(table.log, staged, scope):
         raise TableError(
             f"{day} of table '{name}' has windows in the replay, up to {layout.utc(end_ms)}, to which production may "
             "still write.",
             hint="publish when the stream has closed them",
         )
-
-
-def _later_windows(
-    root: Path, table: OpenTable, closed_ms: Mapping[int, int], scope: Scope
-) -> Iterator[tuple[str, int]]:
-    """Day and end of windows that a later batch has closed, and the replay perhaps never opened."""
-    for path, entry in _of_days(table.log, scope):
-        written = row_origins.of_file(root, table.schema, path, entry.rows)
-        end_ms = Bounds.of(entry).window_end_ms
-        is_later = written is not None and row_origins.rows_up_to(written, scope.last_batch) < entry.rows
-        if is_later and end_ms >= _all_closed_ms(path, closed_ms, table.log.closed_ms):
-            yield _day(path), end_ms
-
-
-def _early_windows(staged: DeltaLog, closed_ms: Mapping[int, int], scope: Scope) -> Iterator[tuple[str, int]]:
-    """Day and end of windows that the replay has closed, but the stream may not have."""
-    for path, entry in _of_days(staged, scope):
-        end_ms = Bounds.of(entry).window_end_ms
-        if end_ms >= _all_closed_ms(path, closed_ms, staged.closed_ms):
-            yield _day(path), end_ms
-
-
-def _of_days(log: DeltaLog, scope: Scope) -> Iterator[tuple[str, FileEntry]]:
-    return ((path, entry) for path, entry in log.files.items() if scope.holds_day(_day(path)))
-
-
-def _all_closed_ms(path: str, closed_ms: Mapping[int, int], of_file: Mapping[int, int]) -> int:
-    """The time up to which windows of a file are closed on the other side too, where `closed_ms` comes from."""
-    task = layout.task_of(path)
-    tasks = of_file if task is None else [task]
-    return min((closed_ms.get(task, -1) for task in tasks), default=-1)
 
 
 def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
@@ -225,10 +194,10 @@ class Replacing:
     def _whole_days(self, table: OpenTable) -> Replacement:
         made = Replacement()
         for path, entry in table.log.files.items():
-            if self._scope.holds_day(_day(path)):
+            if self._scope.holds_day(day_of(path)):
                 made.removed.append(as_file(path, entry))
         for path, entry in self._staging.log(table.schema.name).files.items():
-            if self._scope.holds_day(_day(path)):
+            if self._scope.holds_day(day_of(path)):
                 made.added.append(self._link(table, path, entry))
         return made
 
@@ -333,54 +302,8 @@ def discard(table: OpenTable, files: Iterable[NewFile]) -> None:
     Trash(table.log.path).put((file.path for file in files if file.path not in table.log.files), wall_ms())
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """What the log says about the rows of a file."""
-
-    lows: dict[str, object]
-    highs: dict[str, object]
-
-    @classmethod
-    def of(cls, entry: FileEntry) -> Bounds:
-        statistics = json.loads(entry.statistics or "{}")
-        return cls(statistics.get("minValues", {}), statistics.get("maxValues", {}))
-
-    def lowest(self, column: str) -> int:
-        """The lower bound of a column; a very low number if unknown."""
-        return int(str(self.lows.get(column, -(1 << 62))))
-
-    def highest(self, column: str) -> int:
-        """The upper bound of a column; a very high number if unknown."""
-        return int(str(self.highs.get(column, 1 << 62)))
-
-    @property
-    def window_end_ms(self) -> int:
-        """The latest end of a window; a very late one if unknown."""
-        return _ms(self.highs["window_end"]) if "window_end" in self.highs else 1 << 62
-
-    def overlaps(self, scope: Scope) -> bool:
-        """Whether a row may lie in the time range."""
-        low, high = self.lows.get("timestamp"), self.highs.get("timestamp")
-        if low is None or high is None:
-            return True
-        ends_before = scope.from_ms is not None and _ms(high) < scope.from_ms
-        return not ends_before and (scope.to_ms is None or _ms(low) < scope.to_ms)
-
-    def lies_within(self, scope: Scope) -> bool:
-        """Whether every row lies in the time range."""
-        low, high = self.lows.get("timestamp"), self.highs.get("timestamp")
-        if low is None or high is None:
-            return False
-        begins = scope.from_ms is None or scope.from_ms <= _ms(low)
-        return begins and (scope.to_ms is None or _ms(high) < scope.to_ms)
-
-
 def _ms(text: object) -> int:
     return round(datetime.fromisoformat(str(text)).timestamp() * 1000)
-
-
-def _day(path: str) -> str:
-    return layout.partition_of(path)["window_date"]
 
 
 def _renamed(kind: str, path: str, tag: str) -> str:

@@ -275,6 +275,32 @@ def test_days_with_windows_that_may_change_are_left_out_and_named(tmp_path: Path
     assert table(compare_all(tmp_path, to_ms=START_MS + DAY_MS, tables=("hours",)), "hours").open_days == ()
 
 
+def test_a_day_that_only_one_side_has_closed_is_left_out_though_no_window_in_it_is_open(tmp_path: Path) -> None:
+    """Only some windows have rows, such as those that pass a filter: the first of a day may come with a later batch."""
+    known = row("hours", 0, "a", value(1))
+    later = row("hours", LAST_BATCH + 1, "a", value(2), time_ms=START_MS + DAY_MS)
+    write(tmp_path / "production", [known, later], closed_ms=START_MS + 2 * DAY_MS, last_batch=LAST_BATCH + 1)
+    write(tmp_path / "staging", [known], closed_ms=START_MS + DAY_MS)
+
+    hours = table(compare_all(tmp_path, tables=("hours",)), "hours")
+
+    assert (hours.rows.production, hours.rows.different, hours.open_days) == (1, 0, ("2024-10-05",))
+
+
+def test_a_day_that_production_has_not_closed_is_left_out(tmp_path: Path) -> None:
+    known = row("hours", 0, "a", value(1))
+    write(tmp_path / "production", [known], closed_ms=START_MS + DAY_MS)
+    write(
+        tmp_path / "staging",
+        [known, row("hours", 1, "a", value(2), time_ms=START_MS + DAY_MS)],
+        closed_ms=START_MS + 2 * DAY_MS,
+    )
+
+    hours = table(compare_all(tmp_path, tables=("hours",)), "hours")
+
+    assert (hours.rows.staging, hours.rows.different, hours.open_days) == (1, 0, ("2024-10-05",))
+
+
 def test_batches_and_exchange_offsets_say_nothing_if_the_replay_made_its_own_batches(tmp_path: Path) -> None:
     exchange = [Coordinates("exchange", 1, batch << 32) for batch in (1, 4)]
     other = [Coordinates("exchange", 0, batch << 32 | 5) for batch in (2, 3)]
