@@ -132,7 +132,7 @@ def test_edits_of_a_pipeline_that_runs(project: Project) -> None:
         said.until(r"running, batch \d+")
 
         project.edit('store="revenue"', 'store="income"')
-        said.until(r"was made for another plan:[\s\S]*revenue")
+        said.until(r"was made for another plan:[\s\S]*?revenue")
         said.until(r"Starting over deletes the checkpoint and payments_dead_letters, payments_revenue, ")
         said.until(r"Start over\? \[y/N\]")
         said.answer("n\n")
