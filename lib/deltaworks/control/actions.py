@@ -42,6 +42,7 @@ def deploy(
     requested_by: str,
     expected_generation: int | None = None,
     runs: Code | None = None,
+    until_launch: Deployment | None = None,
     before_launch: Callable[[int], None] = lambda generation: None,
     report: Report = lambda _: None,
     drain_s: float = 60.0,
@@ -58,6 +59,8 @@ def deploy(
         expected_generation: for an automatic restart: deploy only if this is the latest generation, should run, and
             does not.
         runs: the code; None: the current code of the project.
+        until_launch: the deployment whose code a restart uses if this process dies before `before_launch` has returned;
+            None: already that of the new one.
         before_launch: called with the new generation when the previous one has ended. Its errors end the deployment.
         drain_s: how long the previous generation may take to finish its batch before it is killed.
         launch_s: how long the new one may take until its first heartbeat.
@@ -94,10 +97,11 @@ def deploy(
                 requested_by=requested_by,
                 log=str(settings.logs / f"{name}.log"),
                 healing=expected_generation is not None,
-                code=None if runs is None else runs.digest,
+                code=_digest(runs) if until_launch is None else until_launch.code,
             )
             report(f"generation {deployment.generation}")
-        work = _Deploying(settings, registry, deployment, launchers, before_launch, report, drain_s, launch_s)
+        later = None if until_launch is None else runs
+        work = _Deploying(settings, registry, deployment, later, launchers, before_launch, report, drain_s, launch_s)
         return work.go_on() if deployment.state == "launching" else work.as_it_went()
 
 
@@ -212,6 +216,10 @@ def _submit(
     )
 
 
+def _digest(runs: Code | None) -> str | None:
+    return None if runs is None else runs.digest
+
+
 def _clear(paths: PipelinePaths, generation: int) -> None:
     """Removes the files of a manual run that had the same number."""
     for left in (paths.outcome(generation), paths.drain(generation)):
@@ -234,6 +242,8 @@ class _Deploying:
     settings: Settings
     registry: Registry
     deployment: Deployment
+    later: Code | None
+    """The code, if the deployment has another one until its launch."""
     launchers: Launchers
     before_launch: Callable[[int], None]
     report: Report
@@ -248,7 +258,7 @@ class _Deploying:
         start = self.launchers(self.settings, self.deployment.options.launcher)
         driver = self.deployment.external_id or start.drivers(name).get(generation)
         if driver is None:
-            runs = code_of(self.settings, self.deployment)
+            runs = self.later or code_of(self.settings, self.deployment)
             self._end_predecessors()
             _clear(PipelinePaths.of(self.settings, name), generation)
             try:
@@ -256,6 +266,8 @@ class _Deploying:
             except Exception as error:
                 self._end("failed", None, f"failed before its launch: {error}")
                 raise
+            if self.later is not None:
+                self.registry.takes_code(name, generation, self.later.digest)
             if runs is not None:
                 for line in code.other_versions(runs):
                     self.report(f"changed since its code was first deployed: {line}")

@@ -218,6 +218,10 @@ class Registry:
         with self._begin() as connection:
             return [_struct(Deployment, row) for row in connection.execute(query)]
 
+    def takes_code(self, name: str, generation: int, code: str) -> None:
+        """Records that the deployment runs from another archive than it was allocated with."""
+        self._change(name, generation, code=code)
+
     def launched(self, name: str, generation: int, external_id: dict[str, Any]) -> None:
         """Records that the launcher has started the driver."""
         self._change(name, generation, external_id=external_id, launched_at=sa.func.now())

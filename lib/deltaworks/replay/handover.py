@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from deltaworks.control import actions, fence, jobs, topics
+from deltaworks.control import actions, code, fence, jobs, topics
 from deltaworks.control.checkpoint import stored_plan
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
@@ -76,12 +76,12 @@ def hand_over(
             report(f"catching up: {later.records - plan.records:,} records")
             plan = _processed(paths, later, process)
 
-    def switch(generation: int) -> None:
+    def switch(generation: int, decided: Callable[[], None]) -> None:
         with Lease(own.lease, pipeline.name, generation):
             fence.advance(own.fence, generation, pipeline.name)
             handover.settle(own)
             if run_id not in own.switched:
-                _switch(settings, pipeline, own, paths, process, generation, report)
+                _switch(settings, pipeline, own, paths, process, generation, decided, report)
 
     def is_untouched() -> bool:
         return not record.exists()
@@ -110,10 +110,11 @@ def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report =
         handover.require_last(own, run_id)
         _require_to_fit(own, run_id, pipeline)
 
-    def switch(generation: int) -> None:
+    def switch(generation: int, decided: Callable[[], None]) -> None:
         with Lease(own.lease, name, generation):
             fence.advance(own.fence, generation, name)
             ownership.undo(settings.tables, record, generation)
+            decided()
             reach("handover.between_undo")
             if run_id in own.switched or own.checkpoint_of(run_id).undone.exists():
                 handover.undo(own, run_id)
@@ -140,6 +141,7 @@ def _switch(
     paths: ReplayPaths,
     process: Process,
     generation: int,
+    decided: Callable[[], None],
     report: Report,
 ) -> None:
     """Nothing else runs, and nothing else will."""
@@ -168,6 +170,7 @@ def _switch(
     schemas = plan_schemas(topology.tables, pipeline.dead_letters.table, pipeline.archives(topology).tables)
     request, record = request_of(paths, plan), own.handover(plan.run_id)
     ownership.hand_over(settings.tables, paths.tables, schemas, request, record, generation)
+    decided()
     reach("handover.between_switch")
     handover.switch(own, plan.run_id)
 
@@ -197,22 +200,43 @@ def _processed(paths: ReplayPaths, plan: ReplayPlan, process: Process) -> Replay
 def _between_drivers(
     settings: Settings,
     name: str,
-    switch: Callable[[int], None],
+    switch: Callable[[int, Callable[[], None]], None],
     is_untouched: Callable[[], bool],
     by: str,
     report: Report,
 ) -> None:
-    """Does something while no driver runs; if one should, it is stopped for it, and another one started after it."""
+    """Does something while no driver runs; if one should, it is stopped for it, and another one started after it.
+
+    If this process dies before the switch is decided, whoever restarts the stream uses the code of before: the
+    checkpoint is still that of before.
+
+    Args:
+        switch: gets the generation, and what to call once drivers can only start on the other checkpoint.
+    """
     registry = Registry.of(settings)
     record = None
     with suppress(ControlUnavailableError):  # then the lease says whether one runs
         record = registry.pipeline(name)
     if record is None or record.desired == "stopped":
-        switch(fence.read(PipelinePaths.of(settings, name).fence) + 1)
+        switch(fence.read(PipelinePaths.of(settings, name).fence) + 1, lambda: None)
         return
     before = registry.deployments(name, limit=1)[0]
+    runs = code.archive(settings) if settings.run_from == "archive" else None
+
+    def launch(generation: int) -> None:
+        switch(generation, lambda: None if runs is None else registry.takes_code(name, generation, runs.digest))
+
     try:
-        actions.deploy(settings, name, before.options, requested_by=by, before_launch=switch, report=report)
+        actions.deploy(
+            settings,
+            name,
+            before.options,
+            runs=runs,
+            until_launch=None if runs is None else before,
+            requested_by=by,
+            before_launch=launch,
+            report=report,
+        )
     except DeltaworksError:
         if is_untouched():
             with suppress(DeltaworksError):  # the first error is the one that matters

@@ -436,6 +436,31 @@ def test_a_restart_keeps_the_code_and_a_deployment_takes_the_new_one(control: Co
     assert "SystemExit" in (runs_from(new) / "jobs" / "p.py").read_text()
 
 
+def test_until_its_launch_a_deployment_may_have_the_code_of_before(control: Control) -> None:
+    """As when a checkpoint is switched: whoever restarts what was broken off before runs what ran before."""
+    first = deploy(control)
+    edit(control, "NEW = True\n")
+    seen: list[str | None] = []
+
+    def broken_off(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        deploy(control, runs=code.archive(control.settings), until_launch=first, before_launch=broken_off)
+    (latest,) = control.registry.deployments("p", limit=1)
+    assert (latest.generation, latest.code) == (first.generation + 1, first.code)
+    restarted = actions.restart(control.settings, "p", requested_by="test", launchers=control.launchers)
+    assert runs_from(restarted).name == first.code
+
+    def look(_: int) -> None:
+        seen.append(control.registry.deployments("p", limit=1)[0].code)
+
+    runs = code.archive(control.settings)
+    done = deploy(control, runs=runs, until_launch=restarted, before_launch=look)
+    assert seen == [first.code]
+    assert (runs_from(done).name, control.registry.deployments("p", limit=1)[0].code) == (runs.digest, runs.digest)
+
+
 def test_the_same_request_again_runs_the_code_that_it_had(control: Control) -> None:
     first = deploy(control, request_id="r")
     edit(control, "# later\n")
