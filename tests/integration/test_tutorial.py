@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks import clock
+from deltaworks import clock, processes
 from deltaworks.control import heartbeat
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
@@ -23,6 +24,7 @@ from tests.support.live_stack import has_read, reachable, settled_end_offsets
 
 PAGE = Path(__file__).parents[2] / "docs" / "learn" / "tutorial.md"
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_KILL = "pkill -9 -f "
 _INSTALLED = "pip install "
 """What the environment of the tests has already."""
 
@@ -38,6 +40,8 @@ class Reader:
     def type(self, command: str) -> None:
         if command.startswith(_INSTALLED):
             return
+        if command.startswith(_KILL):
+            return self._kill(command.removeprefix(_KILL).strip('"'))
         if command.startswith("cd "):
             self.folder /= command.removeprefix("cd ")
             self.settings = replace(self.settings, project=self.folder)
@@ -50,6 +54,14 @@ class Reader:
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         self.said.append(f"$ {command}\n{done.stdout}{done.stderr}")
+
+    def _kill(self, pattern: str) -> None:
+        """Only this reader's: other tests may run pipelines of the same name."""
+        driver = processes.find(self.settings.run, "payments")
+        assert driver is not None
+        commands = [" ".join(each.cmdline()) for each in driver.members()]
+        assert any(pattern in each for each in commands), commands
+        os.kill(driver.pid, signal.SIGKILL)
 
     def wait_for_the_stream(self) -> None:
         """Until it has committed all that is in its topic."""
