@@ -69,13 +69,13 @@ class Secured:
     def user(self, name: str, *allowed: Permission) -> str:
         """A user with the password `PASSWORD` and these permissions."""
         access = secured_kafka.admin_access(self.settings)
+        if allowed:  # before the password: whoever knows that one knows these, too
+            permissions.grant(access, name, allowed)
         credentials = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         user = UserScramCredentialUpsertion(name, credentials, PASSWORD.encode())
         client = admin.admin(access)  # a client that is collected while it works never answers
         for answer in client.alter_user_scram_credentials([user]).values():
             answer.result(30)
-        if allowed:
-            permissions.grant(access, name, allowed)
         self._await(name)
         return name
 
