@@ -241,7 +241,7 @@ def test_a_request_goes_on_where_a_killed_process_was(control: Control) -> None:
     slow = control.with_driver("--slow-start", "2")
     script = DEPLOY.replace("Control(settings).launchers", "Control(settings, ('--slow-start', '2')).launchers")
     killed = started(control, script, "run-1")
-    until(lambda: drivers(control))
+    until(lambda: processes.find(control.settings.run, "p"))  # a driver is found once it is registered
     killed.kill()
     killed.communicate()
     (driver,) = drivers(control)
