@@ -327,6 +327,11 @@ def with_own_kafka(values: Values, file: Path) -> Values:
     )
 
 
+def kafka_variable(name: str) -> str:
+    """The variable for a setting of Kafka's clients."""
+    return KAFKA + name.upper().replace(".", "_")
+
+
 def _kafka_variables(variables: Mapping[str, str]) -> dict[str, Reference]:
     """Settings of Kafka's clients that are variables: references, as any of them may be a secret."""
     found = {}

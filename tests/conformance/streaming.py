@@ -286,7 +286,7 @@ class _Feeder:
         self.gate.parent.mkdir(parents=True, exist_ok=True)
         self.gate.touch()
         for part in batch.records if write else ():
-            headers = part.headers or [()] * len(part.keys)
+            headers = part.headers_of_each
             rows = zip(part.keys, part.values, part.timestamps_ms, headers, strict=True)
             for key, value, timestamp_ms, header in rows:
                 self._producer.produce(
@@ -335,7 +335,7 @@ def spread(run: Run, partitions: int) -> Run:
     for batch in run.batches:
         parts: dict[tuple[str, int], RecordBatch] = {}
         for part in batch.records:
-            headers = part.headers or [()] * len(part.keys)
+            headers = part.headers_of_each
             for key, value, time_ms, header in zip(part.keys, part.values, part.timestamps_ms, headers, strict=True):
                 to = part.topic, partition_of(key or b"", partitions) if part.topic in run.topic_partitions else 0
                 target = parts.setdefault(to, RecordBatch(*to, [], [], [], [], []))

@@ -95,7 +95,7 @@ def _run(run: Run, home: Path, rng: Random, failures: float, lost_disks: float, 
 
 def _write(kafka: MemoryKafka, batch: MicroBatch) -> None:
     for part in batch.records:
-        headers = part.headers or [()] * len(part.keys)
+        headers = part.headers_of_each
         for key, value, timestamp_ms, header in zip(part.keys, part.values, part.timestamps_ms, headers, strict=True):
             kafka.write(part.topic, RawRecord(key, value, timestamp_ms, header), part.partition)
 

@@ -78,7 +78,7 @@ def streamed_case(run: Run, home: Path) -> InProcessStream:
     stream = InProcessStream(pipeline_of(run), settings, kafka=kafka, shards=1)
     for batch_id, batch in enumerate(run.batches):
         for part in batch.records if batch_id not in run.fed_back else ():
-            headers = part.headers or [()] * len(part.keys)
+            headers = part.headers_of_each
             for key, value, time_ms, header in zip(part.keys, part.values, part.timestamps_ms, headers, strict=True):
                 kafka.write(part.topic, RawRecord(key, value, time_ms, header), part.partition)
         end = stream.end() | ({TICK: {"0": batch_id + 1}} if batch.tick else {})

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import shutil
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -21,12 +20,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from deltaworks import clock
 from deltaworks.pytest_plugin.live import own_settings
-from deltaworks.settings import Settings
 from deltaworks.stack import kafka
 from deltaworks.stack.components import read_components
 from deltaworks.stack.ports import free_ports
 from jobs.recomputed.orders import recomputation
 from tests.support.processes import running
+from tests.support.projects import Project
 
 ROOT = Path(__file__).parents[2]
 AUDIENCE, CLIENT, SECRET = "kafka", "shop", "s3cret-of-the-client"
@@ -114,12 +113,9 @@ class Cluster:
     tokens: str
     provider: Provider
 
-    def project(self, folder: Path, secret: str = SECRET) -> Path:
-        folder.mkdir()
-        shutil.copytree(ROOT / "jobs", folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / "secret").write_text(f"{secret}\n")
-        (folder / "deltaworks.toml").write_text(PROJECT.format(port=self.port, client=CLIENT, tokens=self.tokens))
-        return folder
+    def project(self, folder: Path, secret: str = SECRET) -> Project:
+        settings = PROJECT.format(port=self.port, client=CLIENT, tokens=self.tokens)
+        return Project.make(folder, settings, "secret", secret)
 
 
 @pytest.fixture(scope="module")
@@ -152,40 +148,26 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         server.server_close()
 
 
-def deltaworks(project: Path, *arguments: str) -> tuple[int, str]:
-    """Exit code and output of a command in the project."""
-    log = project / "said.log"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("DELTAWORKS_")}
-    with running(
-        [sys.executable, "-m", "deltaworks.cli", *arguments], environment=environment, log=log, cwd=project
-    ) as command:
-        command.wait(240)
-    said = log.read_text()
-    log.unlink()
-    return command.returncode, said
-
-
 def test_orders_runs_exactly_with_tokens(cluster: Cluster, tmp_path: Path) -> None:
     project = cluster.project(tmp_path / "project")
 
-    produced = deltaworks(project, "produce", "orders", "--records", "300")
-    ran = deltaworks(project, "run", "orders", "--until-caught-up")
+    produced = project.deltaworks("produce", "orders", "--records", "300")
+    ran = project.deltaworks("run", "orders", "--until-caught-up")
 
     assert (produced[0], ran[0]) == (0, 0), produced[1] + ran[1]
     assert cluster.provider.given > 2
-    settings = Settings.from_environment({"HOME": str(tmp_path)}, cwd=project)
+    settings = project.settings
     compared = recomputation.check(settings.cluster, settings.tables, settings.pipeline("orders") / "batches")
     assert {each.name: each.differences for each in compared if not each.equal} == {}
-    written = [file for file in project.rglob("*") if file.is_file() and file.name != "secret"]
+    written = [file for file in project.folder.rglob("*") if file.is_file() and file.name != "secret"]
     assert [str(file) for file in written if SECRET.encode() in file.read_bytes()] == []
 
 
 def test_a_client_without_a_token_is_told_before_anything_changes(cluster: Cluster, tmp_path: Path) -> None:
     project = cluster.project(tmp_path / "project", secret="another-secret")
 
-    code, said = deltaworks(project, "run", "orders", "--until-caught-up")
+    code, said = project.deltaworks("run", "orders", "--until-caught-up")
 
     assert code in (69, 78), said
     assert "another-secret" not in said
-    assert not list(project.glob("home/tables/*"))
-    assert not list(project.glob("home/pipelines/orders/checkpoint"))
+    assert project.is_untouched()

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
-import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +13,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from deltaworks import clock, processes
+from deltaworks import clock
 from deltaworks.config import Cluster
 from deltaworks.control import topics
 from deltaworks.kafka import admin, permissions
@@ -31,7 +28,7 @@ from deltaworks.stack.lifecycle import down, status, up
 from jobs.orders import pipeline
 from jobs.recomputed.orders import recomputation
 from tests.support.live_stack import read_all
-from tests.support.processes import running
+from tests.support.projects import Project
 
 ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "shop", "s3cret-of-the-broker"
@@ -91,14 +88,10 @@ class Secured:
         self, folder: Path, *, user: str = "nobody", ca: str = "ca", certificate: str = "client", password: str = ""
     ) -> Project:
         """A project whose clients are this user."""
-        folder.mkdir()
-        shutil.copytree(ROOT / "jobs", folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / "password").write_text(f"{password or PASSWORD}\n")
         text = CLIENT.format(
             bootstrap=self.settings.bootstrap, user=user, secrets=self.secrets, ca=ca, certificate=certificate
         )
-        (folder / "deltaworks.toml").write_text(text)
-        return Project(folder)
+        return Project.make(folder, text, "password", password or PASSWORD)
 
     @contextlib.contextmanager
     def orders_topics(self, **config: str) -> Iterator[None]:
@@ -113,42 +106,6 @@ class Secured:
     @property
     def names(self) -> set[str]:
         return set(admin.partition_counts_of(admin.admin(self.settings.cluster)))
-
-
-@dataclass(frozen=True)
-class Project:
-    folder: Path
-
-    @property
-    def settings(self) -> Settings:
-        return Settings.from_environment(self.environment, cwd=self.folder)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        ours = ("DELTAWORKS_HOME", "DELTAWORKS_BOOTSTRAP", "DELTAWORKS_PROJECT")
-        return {name: value for name, value in os.environ.items() if name not in ours}
-
-    def deltaworks(self, *arguments: str) -> tuple[int, str]:
-        """Exit code and output of a command; fails if a process shows the password to others meanwhile."""
-        log = self.folder / "said.log"
-        with running(
-            [sys.executable, "-m", "deltaworks.cli", *arguments], environment=self.environment, log=log, cwd=self.folder
-        ) as command:
-            deadline = clock.ticks_s() + 240
-            while command.poll() is None:
-                assert clock.ticks_s() < deadline, log.read_text()
-                for process in processes.family(psutil.Process(command.pid)):
-                    with contextlib.suppress(psutil.Error):
-                        assert PASSWORD not in " ".join((*process.cmdline(), *process.environ().values()))
-        said = log.read_text()
-        log.unlink()
-        return command.returncode, said
-
-    def is_untouched(self) -> bool:
-        """Whether no stream has begun."""
-        return not self.settings.pipeline("orders").joinpath("checkpoint").exists() and not list(
-            self.folder.glob("home/tables/*")
-        )
 
 
 @pytest.fixture(scope="module")

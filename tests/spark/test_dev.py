@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
-from deltaworks import clock, processes
+from deltaworks import clock
 from deltaworks.kafka import admin
 from deltaworks.lakehouse import catalog
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down
+from tests.support.processes import ended
 
 _WAIT_S = 120.0
 
@@ -57,12 +57,8 @@ class Project:
         os.close(its)
         said = Said(process, ours)
         threading.Thread(target=said.listen, daemon=True).start()
-        try:
+        with ended(process):
             yield said
-        finally:
-            if process.poll() is None:
-                processes.kill(processes.family(psutil.Process(process.pid)), timeout_s=30)
-            process.wait()
 
 
 class Said:

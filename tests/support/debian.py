@@ -17,7 +17,7 @@ from deltaworks.settings import Settings
 def unpacked(packages: Sequence[str]) -> Path:
     """The folder that stands for `/`, made once per set of packages; skips the test where there is no apt."""
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        pytest.skip("Debian's packages need apt-get and dpkg")
+        pytest.skip("LOUDLY: Debian's packages need apt-get and dpkg")
     folder = Settings.from_environment().cache / "debian" / "-".join(packages)
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):

@@ -27,8 +27,15 @@ def running(
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         process = subprocess.Popen(command, env=environment, cwd=cwd, stdout=out, stderr=out, start_new_session=True)
-    try:
+    with ended(process):
         yield process
+
+
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kills a process and all below it at the end, if it has not ended."""
+    try:
+        yield
     finally:
         if process.poll() is None:
             processes.kill(processes.family(psutil.Process(process.pid)), timeout_s=30)

@@ -159,7 +159,7 @@ def _joined(parts: Sequence[RecordBatch]) -> tuple[RecordBatch, ...]:
             continue
         headers = None
         if whole.headers is not None or part.headers is not None:
-            headers = [*(whole.headers or [()] * len(whole.keys)), *(part.headers or [()] * len(part.keys))]
+            headers = [*(whole.headers_of_each), *(part.headers_of_each)]
         joined[part.topic, part.partition] = RecordBatch(
             part.topic, part.partition, whole.offsets + part.offsets, whole.timestamps_ms + part.timestamps_ms,
             whole.keys + part.keys, whole.values + part.values, headers,

@@ -162,7 +162,7 @@ def _of_kafka(kafka: Connection) -> dict[str, str]:
             hint='its extra is JSON, such as {"bootstrap.servers": "kafka-1:9092"}',
         )
     settings = {
-        config.KAFKA + name.upper().replace(".", "_"): str(value).lower() if isinstance(value, bool) else str(value)
+        config.kafka_variable(name): str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in given.items()
         if value is not None and name not in config.OURS and not name.endswith("_cb")
     }

@@ -106,6 +106,11 @@ def cell_text(cell: object) -> str:
     return str(cell)
 
 
+def first_line(text: str) -> str:
+    """The first line of a text."""
+    return text.partition("\n")[0]
+
+
 def print_json(document: Any) -> None:
     """Prints what is for scripts; numbers keep all their digits."""
     sys.stdout.write(msgspec.json.format(_JSON.encode(plain(document)), indent=2).decode() + "\n")

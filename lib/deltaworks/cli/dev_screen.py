@@ -1,4 +1,4 @@
-"""What `deltaworks dev` shows of a stream: its rates, the last rows of its tables, dead letters, errors."""
+"""Renders the page of `deltaworks dev`: rates, the last rows of the tables, dead letters, errors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from deltaworks.cli.console import cell_text
+from deltaworks.cli.console import cell_text, first_line
 from deltaworks.control.edited import Verdict
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.errors import TableError
+from deltaworks.kernel.errors import ERROR_HEADER
 from deltaworks.settings import Settings
 
 ROWS, LETTERS = 5, 3
@@ -22,7 +23,6 @@ ROWS, LETTERS = 5, 3
 _WIDEST = 40
 _AROUND = 6
 """Lines of the page that are not rows."""
-_ERRORS = "__streams.errors."
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Rows:
 class Screen:
     """Everything on it."""
 
-    name: str = ""
-    log: Path = Path()
+    name: str
+    log: Path
     event: str = ""
     """What happened last."""
     problem: str = ""
@@ -48,7 +48,7 @@ class Screen:
     code: Verdict | None = None
     """About the code that runs."""
     beat: Heartbeat | None = None
-    """Of the running driver."""
+    """The last heartbeat of the running driver."""
     rows: dict[str, Rows] = field(default_factory=dict)
     letters: list[str] = field(default_factory=list)
     """The last dead letters, a line each."""
@@ -111,7 +111,7 @@ def _table(name: str, rows: Rows, shown: int) -> Table:
     for column in rows.columns:
         table.add_column(column, overflow="ellipsis", no_wrap=True, max_width=_WIDEST)
     for row in rows.cells[:shown]:
-        table.add_row(*(Text(_line(cell_text(cell))) for cell in row))
+        table.add_row(*(Text(first_line(cell_text(cell))) for cell in row))
     return table
 
 
@@ -134,10 +134,11 @@ def _last_rows(table: Path, by: str, count: int) -> tuple[tuple[str, ...], tuple
 
     from deltaworks.lakehouse.reading import dataset
 
+    rows = dataset(table)
     with closing(duckdb.connect()) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.register("rows_", dataset(table))
-        columns = tuple(column[0] for column in connection.execute("SELECT * FROM rows_ LIMIT 0").description or ())
+        connection.register("rows_", rows)
+        columns = tuple(rows.schema.names)
         order = f"ORDER BY {by} DESC" if by in columns else ""
         return columns, tuple(connection.execute(f"SELECT * FROM rows_ {order} LIMIT {count}").fetchall())
 
@@ -148,7 +149,7 @@ def _last_letters(settings: Settings, pipeline: str, code: Verdict) -> list[str]
         columns, rows = _last_rows(settings.tables / code.dead_letter_table, "batch_id", LETTERS)
         named = (dict(zip(columns, row, strict=True)) for row in rows)
         return [
-            _line(f"{row['topic']}-{row['partition']}@{row['offset']}: {row['error_class']}: {row['message']}")
+            first_line(f"{row['topic']}-{row['partition']}@{row['offset']}: {row['error_class']}: {row['message']}")
             for row in named
         ]
     return [] if code.dead_letter_topic is None else _of_topic(settings, pipeline, code.dead_letter_topic)
@@ -165,21 +166,15 @@ def _of_topic(settings: Settings, pipeline: str, topic: str) -> list[str]:
         for (name, partition), end in admin.end_offsets(cluster, [topic]).items():
             wanted = Range(name, partition, max(0, end - LETTERS), end)
             for batch in (batch for batches in reader.read([wanted]) for batch in batches):
-                for number, at_ms in enumerate(batch.timestamps_ms):
-                    headers = dict((batch.headers or [()] * len(batch.offsets))[number])
-                    lines.append((at_ms, _letter(headers)))
+                letters = (_letter(dict(headers)) for headers in batch.headers_of_each)
+                lines += zip(batch.timestamps_ms, letters, strict=True)
     return [line for _, line in sorted(lines)[-LETTERS:]]
 
 
 def _letter(headers: dict[str, bytes | None]) -> str:
     def header(name: str) -> str:
-        return (headers.get(_ERRORS + name) or b"").decode(errors="replace")
+        return (headers.get(ERROR_HEADER + name) or b"").decode(errors="replace")
 
-    return _line(
+    return first_line(
         f"{header('topic')}-{header('partition')}@{header('offset')}: {header('exception')}: {header('message')}"
     )
-
-
-def _line(text: str) -> str:
-    """The first line of a text."""
-    return text.partition("\n")[0]

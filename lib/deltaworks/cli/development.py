@@ -41,7 +41,7 @@ class Development:
     name: str
     _driver: subprocess.Popen[bytes] | None = None
     _generation: int = 0
-    _screen: Screen = field(default_factory=Screen)
+    _screen: Screen = field(init=False)
     _live: Live | None = None
     _printed_s: float = 0.0
     _ended: bool = False
@@ -81,6 +81,10 @@ class Development:
             return f"killed, since it did not end within {_DRAIN_S:.0f} s"
         return "it has finished its batch"
 
+    @property
+    def _runs(self) -> bool:
+        return self._driver is not None and self._driver.poll() is None
+
     def _take(self, verdict: Verdict) -> None:
         """Does what a verdict about the current code means."""
         self._screen.problem = ""
@@ -93,7 +97,7 @@ class Development:
                 self._ask(verdict)
 
     def _restart(self, verdict: Verdict) -> None:
-        if self._driver is not None and self._driver.poll() is None:
+        if self._runs:
             self._tell("draining")
             self.stop()
         self._screen.code = verdict
@@ -119,9 +123,8 @@ class Development:
             )
 
     def _refuse(self, reason: str, what: str) -> None:
-        runs = self._driver is not None and self._driver.poll() is None
         self._screen.problem = reason
-        self._tell(f"{what}; {'the code of before goes on' if runs else 'waiting for an edit'}", reason)
+        self._tell(f"{what}; {'the code of before goes on' if self._runs else 'waiting for an edit'}", reason)
 
     def _ask(self, verdict: Verdict) -> None:
         """The checkpoint is of another plan: start over, or go on as before."""

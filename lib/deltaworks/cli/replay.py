@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from deltaworks import home, listeners
-from deltaworks.cli.console import AsJson, Steps, out, print_json, print_table
+from deltaworks.cli.console import AsJson, Steps, first_line, out, print_json, print_table
 from deltaworks.cli.pipelines import Name, user
 from deltaworks.errors import ConfigurationError
 from deltaworks.names import PIPELINE
@@ -164,7 +164,7 @@ def replays(
                 state.done[-1] if state.done else "",
                 None if state.passed is None else ("passed" if state.passed else "failed"),
                 state.differences,
-                (state.error or "").partition("\n")[0],
+                first_line(state.error or ""),
             )
             for plan, state in unfinished
         ),

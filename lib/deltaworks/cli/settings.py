@@ -33,7 +33,7 @@ def show(as_json: AsJson = False) -> None:
     rows += [
         (
             f"pipelines.{pipeline}.{kind}.{name}" if pipeline else f"{kind}.{name}",
-            config.KAFKA + name.upper().replace(".", "_") if kind == "kafka" else "",
+            config.kafka_variable(name) if kind == "kafka" else "",
             _setting_shown(settings.values.tables[kind, pipeline][name]),
             origin,
         )

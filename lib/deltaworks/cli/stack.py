@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from deltaworks.cli.console import AsJson, Steps, out, print_json, print_table
+from deltaworks.cli.console import AsJson, Steps, first_line, out, print_json, print_table
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
@@ -136,7 +136,7 @@ def status(
                     d.requested_by,
                     d.requested_at.replace(microsecond=0),
                     d.exit_code,
-                    _line(d.reason),
+                    first_line(d.reason or ""),
                 )
                 for d in seen.deployments
             ),
@@ -260,7 +260,7 @@ def _pipeline_row(pipeline: PipelineStatus) -> tuple[object, ...]:
         round(beat.lag_seconds) if beat and beat.lag_seconds is not None else None,
         round(beat.records_per_second) if beat and seen.state in ("running", "draining") else None,
         pipeline.restarts,
-        _line(pipeline.reason),
+        first_line(pipeline.reason or ""),
     )
 
 
@@ -272,8 +272,3 @@ def _duration(seconds: float | None) -> str | None:
         if whole >= 2 * size:
             return f"{whole // size} {unit}"
     return f"{whole} s"
-
-
-def _line(text: str | None) -> str | None:
-    """The first line of a text."""
-    return text.partition("\n")[0] if text else None

@@ -97,7 +97,7 @@ def deploy(
                 requested_by=requested_by,
                 log=str(settings.logs / f"{name}.log"),
                 healing=expected_generation is not None,
-                code=_digest(runs) if until_launch is None else until_launch.code,
+                code=until_launch.code if until_launch is not None else None if runs is None else runs.digest,
             )
             report(f"generation {deployment.generation}")
         later = None if until_launch is None else runs
@@ -214,10 +214,6 @@ def _submit(
             code=None if runs is None else runs.path,
         )
     )
-
-
-def _digest(runs: Code | None) -> str | None:
-    return None if runs is None else runs.digest
 
 
 def _clear(paths: PipelinePaths, generation: int) -> None:

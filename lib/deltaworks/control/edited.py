@@ -1,4 +1,4 @@
-"""What an edit of the code means for a pipeline: tried in a process of its own, which imports the code anew.
+"""Finds out what an edit of the code means for a pipeline, in a process of its own, which imports the code anew.
 
 `python -m deltaworks.control.edited NAME` prints a `Verdict`; with `--start-over`, the pipeline is started over first
 (`control/start_over.py`).
@@ -12,8 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from deltaworks.control import checkpoint, jobs, start_over, topics
-from deltaworks.control.paths import PipelinePaths
+from deltaworks.control import jobs, preflight, start_over
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, DeltaworksError, IncompatibleCheckpointError
 from deltaworks.lakehouse.schema import plan_schemas
@@ -42,15 +41,10 @@ def judge(settings: Settings, name: str) -> Verdict:
     """Tries the code of this process; changes nothing."""
     try:
         pipeline = jobs.load(settings, name)
-        plan = pipeline.plan()
-        paths = PipelinePaths.of(settings, name)
-        checked = topics.check(settings.cluster_of(name), pipeline, plan, begun=paths.current.plan.exists())
         letters = pipeline.dead_letters
-        tables = tuple(schema.name for schema in plan_schemas(plan.tables, None))
+        tables = tuple(schema.name for schema in plan_schemas(pipeline.plan().tables, None))
         try:
-            kept = checkpoint.fitting_plan(
-                paths.current.plan, name, plan.fingerprint(), checked.named, plan.tasks(checked.read)
-            )
+            kept = preflight.fit(settings, pipeline).kept
         except IncompatibleCheckpointError as error:
             return Verdict(fit="another plan", reason=error.message, deleted=_made(settings, pipeline))
     except DeltaworksError as error:

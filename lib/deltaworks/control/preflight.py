@@ -3,16 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from deltaworks import listeners
 from deltaworks.control import checkpoint, jobs, lineage, topics
+from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.code import Code
 from deltaworks.control.launchers import Launchers, launcher
 from deltaworks.control.model import DeployOptions
 from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.topics import PipelineTopics
+from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A pipeline that can run."""
+
+    topics: PipelineTopics
+    tasks: tuple[int, ...]
+    """Number of tasks per stage."""
+    kept: CheckpointPlan | None
+    """The plan of the checkpoint that it goes on with; None: it starts with a new one."""
+
+
+def fit(settings: Settings, pipeline: Pipeline) -> Fit:
+    """Checks that a pipeline fits its topics and its checkpoint; changes nothing.
+
+    Raises:
+        TopologyError: the topology cannot be built, or its topics are not co-partitioned.
+        ConfigurationError: see `topics.check`.
+        KafkaReadError: Kafka does not answer.
+        KafkaTopicError: a topic is missing, or does not fit the pipeline.
+        IncompatibleCheckpointError: the checkpoint belongs to another plan.
+    """
+    name, plan = pipeline.name, pipeline.plan()
+    stored = PipelinePaths.of(settings, name).current.plan
+    checked = topics.check(settings.cluster_of(name), pipeline, plan, begun=stored.exists())
+    tasks = plan.tasks(checked.read)
+    return Fit(checked, tasks, checkpoint.fitting_plan(stored, name, plan.fingerprint(), checked.named, tasks))
 
 
 def preflight(
@@ -39,13 +71,10 @@ def preflight(
     """
     _check_options(settings, options, launchers)
     pipeline = jobs.load(settings, name)
-    plan = pipeline.plan()
+    pipeline.plan()  # a mistake in it is told before Kafka is asked
     _require_kafka(settings, name)
-    paths = PipelinePaths.of(settings, name)
-    cluster = settings.cluster_of(name)
-    checked = topics.check(cluster, pipeline, plan, begun=paths.current.plan.exists())
-    tasks = plan.tasks(checked.read)
-    kept = checkpoint.fitting_plan(paths.current.plan, name, plan.fingerprint(), checked.named, tasks)
+    found, cluster = fit(settings, pipeline), settings.cluster_of(name)
+    checked, kept = found.topics, found.kept
     if not take_over:
         home = str(settings.home)
         lineage.require_ours(cluster, name, None if kept is None else kept.lineage, home)
@@ -56,7 +85,7 @@ def preflight(
         report(f"check the spelling of {', '.join(checked.empty)} if it should have existed: the pipeline reads it")
     for line in (*checked.different, *([short] if short else [])):
         report(line)
-    report(f"{sum(tasks)} tasks; {'goes on with its checkpoint' if kept else 'starts with a new checkpoint'}")
+    report(f"{sum(found.tasks)} tasks; {'goes on with its checkpoint' if kept else 'starts with a new checkpoint'}")
 
 
 def preflight_again(

@@ -91,13 +91,14 @@ def _require_exactly_once(
 ) -> None:
     """Raises `ConfigurationError` if the cluster does not allow or not keep what the pipeline writes."""
     new = {topic.name: topic for topic in missing}
-    control = control_topic(pipeline.name)
-    if control not in admin.topic_states(admin.admin(bootstrap), [control]):
+    control, client = control_topic(pipeline.name), admin.admin(bootstrap)
+    if control not in admin.topic_states(client, [control]):
         new[control] = specification(pipeline.name)
     writes = output_topics(pipeline, plan)
-    permissions.require(bootstrap, permissions.of_pipeline(pipeline.name, reads, writes), list(new.values()))
+    needed = permissions.of_pipeline(pipeline.name, reads, writes)
+    permissions.require(bootstrap, client, needed, list(new.values()))
     existing = [topic for topic in (*writes, control) if topic not in new]
-    durability.require(bootstrap, existing, [new[topic] for topic in (*writes, control) if topic in new])
+    durability.require(bootstrap, client, existing, [new[topic] for topic in (*writes, control) if topic in new])
 
 
 def _wanted(pipeline: Pipeline, plan: Plan, existing: Collection[str]) -> list[TopicSpec]:

@@ -260,16 +260,25 @@ def transaction_timeout_ms(bootstrap: Kafka) -> int:
     Raises:
         KafkaReadError: the broker does not answer.
     """
-    client = admin(bootstrap)  # a client that is collected while it works never answers
+    found = broker_settings(admin(bootstrap))
+    return _STOCK_TRANSACTION_MS if found is None else int(found["transaction.max.timeout.ms"])
+
+
+def broker_settings(client: AdminClient) -> dict[str, str] | None:
+    """The settings of a broker; None: the cluster does not let us read them.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+    """
     try:
         broker = next(iter(client.list_topics(timeout=_TIMEOUT_S).brokers))
         wanted = ConfigResource(ResourceType.BROKER, str(broker))
         config = client.describe_configs([wanted], request_timeout=_TIMEOUT_S)[wanted].result()
-        return int(config["transaction.max.timeout.ms"].value)
+        return {name: entry.value for name, entry in config.items()}
     except KafkaException as error:
         reason: KafkaError = error.args[0]
         if reason.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-            return _STOCK_TRANSACTION_MS
+            return None
         raise KafkaReadError(
             f"The settings of the broker cannot be read: {reason.str()}.", hint="is it running? `deltaworks status`"
         ) from error

@@ -7,7 +7,7 @@ so is the batch.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -15,16 +15,13 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from deltaworks.config import Kafka
 from deltaworks.errors import ConfigurationError, KafkaReadError
-from deltaworks.kafka.admin import TopicSpec, admin
+from deltaworks.kafka import admin
+from deltaworks.kafka.admin import TopicSpec
 
 MIN_INSYNC = "min.insync.replicas"
 _TRANSACTIONS = "__transaction_state"
 _TIMEOUT_S = 30.0
-_NOT_TOLD = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-)
+_NOT_TOLD = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +42,12 @@ class TopicDurability:
         return None
 
 
-def require(bootstrap: Kafka, existing: Collection[str], new: Iterable[TopicSpec]) -> None:
+def require(bootstrap: Kafka, client: AdminClient, existing: Collection[str], new: Sequence[TopicSpec]) -> None:
     """Checks the topics that a pipeline writes, and the log of transactions; what the cluster does not tell passes.
 
     Args:
         bootstrap: the cluster.
+        client: of `admin.admin`.
         existing: topics that exist.
         new: topics that will be created.
 
@@ -57,8 +55,7 @@ def require(bootstrap: Kafka, existing: Collection[str], new: Iterable[TopicSpec
         ConfigurationError: a topic would not keep what it has acknowledged; names them all.
         KafkaReadError: the broker does not answer.
     """
-    client = admin(bootstrap)  # a client that is collected while it works never answers
-    found = [*_of_existing(client, sorted({*existing, _TRANSACTIONS})), *_of_new(client, list(new))]
+    found = [*_of_existing(client, sorted({*existing, _TRANSACTIONS})), *_of_new(client, new)]
     wrong = [f"\n  topic '{topic.name}': {problem}" for topic in found if (problem := topic.problem) is not None]
     if wrong:
         raise ConfigurationError(
@@ -86,18 +83,11 @@ def _of_existing(client: AdminClient, topics: list[str]) -> list[TopicDurability
     return found
 
 
-def _of_new(client: AdminClient, topics: list[TopicSpec]) -> list[TopicDurability]:
-    if not topics:
+def _of_new(client: AdminClient, topics: Sequence[TopicSpec]) -> list[TopicDurability]:
+    settings = admin.broker_settings(client) if topics else None
+    if settings is None:
         return []
-    try:
-        broker = next(iter(client.list_topics(timeout=_TIMEOUT_S).brokers))
-        wanted = ConfigResource(ResourceType.BROKER, str(broker))
-        config = client.describe_configs([wanted], request_timeout=_TIMEOUT_S)[wanted].result()
-    except KafkaException as error:
-        if error.args[0].code() in _NOT_TOLD:
-            return []
-        raise _no_answer(error) from error
-    replicas, least = (int(config[name].value or 1) for name in ("default.replication.factor", MIN_INSYNC))
+    replicas, least = (int(settings[name] or 1) for name in ("default.replication.factor", MIN_INSYNC))
     return [
         TopicDurability(
             name=topic.name,

@@ -99,18 +99,20 @@ def of_every_pipeline() -> list[Permission]:
     ]
 
 
-def missing(bootstrap: Kafka, needed: Iterable[Permission], new: Sequence[TopicSpec]) -> list[Permission]:
+def missing(
+    bootstrap: Kafka, client: AdminClient, needed: Sequence[Permission], new: Sequence[TopicSpec]
+) -> list[Permission]:
     """What of this the cluster does not allow; empty: all is allowed, or the cluster has no ACLs.
 
     Args:
         bootstrap: the cluster.
+        client: of `admin.admin`.
         needed: permissions of a pipeline.
         new: topics that do not exist, for us at least.
 
     Raises:
         KafkaReadError: the broker does not answer.
     """
-    client = admin(bootstrap)  # a client that is collected while it works never answers
     if _may_everything(client):
         return []
     by_name = {topic.name: topic for topic in new}
@@ -126,9 +128,9 @@ def missing(bootstrap: Kafka, needed: Iterable[Permission], new: Sequence[TopicS
         return [*lacking, *(each for each, may in zip(ids, allowed, strict=True) if not may)]
 
 
-def require(bootstrap: Kafka, needed: Iterable[Permission], new: Sequence[TopicSpec]) -> None:
+def require(bootstrap: Kafka, client: AdminClient, needed: Sequence[Permission], new: Sequence[TopicSpec]) -> None:
     """Raises `ConfigurationError` with everything that is not allowed; see `missing`."""
-    if lacking := missing(bootstrap, needed, new):
+    if lacking := missing(bootstrap, client, needed, new):
         lines = "".join(f"\n  {each}" for each in lacking)
         raise ConfigurationError(f"Kafka at {bootstrap} does not allow our clients:{lines}", hint=_HINT)
 

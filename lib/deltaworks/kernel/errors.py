@@ -23,7 +23,8 @@ from deltaworks.topology.java_names import advice
 
 __all__ = ["ErrorPolicy", "OnError", "answer", "class_name", "dead_letter_record", "described", "error_context"]
 
-_HEADER = "__streams.errors."
+ERROR_HEADER = "__streams.errors."
+"""What the names of the headers of dead letters begin with (KIP-1034)."""
 
 
 def answer(handling: Handling, context: ErrorContext, record: FailedRecord, error: Exception) -> Response | OnError:
@@ -115,4 +116,4 @@ def _error_headers(letter: DeadLetter) -> Headers:
         "partition": str(letter.source.partition),
         "offset": str(letter.source.offset),
     }
-    return tuple((_HEADER + name, None if text is None else text.encode()) for name, text in errors.items())
+    return tuple((ERROR_HEADER + name, None if text is None else text.encode()) for name, text in errors.items())

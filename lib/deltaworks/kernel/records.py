@@ -40,6 +40,11 @@ class RecordBatch(msgspec.Struct, frozen=True, array_like=True):
     headers: list[Headers] | None = None
     """None when no record of the batch has a header."""
 
+    @property
+    def headers_of_each(self) -> list[Headers]:
+        """The headers of every record; empty where it has none."""
+        return self.headers or [()] * len(self.offsets)
+
 
 class DeadLetter(msgspec.Struct, frozen=True):
     """A record, as it was read, that could not be decoded or on which a function raised."""

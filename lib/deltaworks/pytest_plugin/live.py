@@ -112,7 +112,7 @@ class LiveKafka:
         with closing(RangeReader(self.settings.cluster)) as reader:
             for at, end in sorted(ends.items()):
                 for batch in (batch for batches in reader.read([Range(*at, begins[at], end)]) for batch in batches):
-                    headers = batch.headers or [()] * len(batch.offsets)
+                    headers = batch.headers_of_each
                     found += (
                         TestRecord(_decoded(k, key_serde), _decoded(v, value_serde), at_ms, of_record)
                         for k, v, at_ms, of_record in zip(

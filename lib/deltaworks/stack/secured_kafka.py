@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from deltaworks import config, home
 from deltaworks.config import Cluster, Reference
 from deltaworks.errors import ConfigurationError, DeltaworksError
@@ -93,7 +95,7 @@ def spread(components: Components) -> Components:
         if component.software == "kafka":
             for node in NODES:
                 name = f"{component.name}-{node}"
-                by_name[name] = _copy(component, name=name, node=node, part_of=component.name)
+                by_name[name] = msgspec.structs.replace(component, name=name, node=node, part_of=component.name)
             by_name[STEP] = Component(
                 name=STEP,
                 software="deltaworks",
@@ -108,7 +110,7 @@ def spread(components: Components) -> Components:
             )
         else:
             after = tuple(n for each in component.after for n in _names(components, each))
-            by_name[component.name] = _copy(component, after=after)
+            by_name[component.name] = msgspec.structs.replace(component, after=after)
     return replace(components, by_name=by_name)
 
 
@@ -116,12 +118,6 @@ def _names(components: Components, name: str) -> tuple[str, ...]:
     if components.by_name[name].software != "kafka":
         return (name,)
     return (*(f"{name}-{node}" for node in NODES), STEP)
-
-
-def _copy(component: Component, **changes: object) -> Component:
-    import msgspec
-
-    return msgspec.structs.replace(component, **changes)
 
 
 def broker(settings: Settings, node: int) -> Broker:

@@ -35,10 +35,12 @@ class Broker:
         self.new: list[str] = []
         self.kept: tuple[list[str], list[str]] = [], []
 
-    def require_allowed(self, _: str, needed: list[permissions.Permission], new: list[admin.TopicSpec]) -> None:
+    def require_allowed(
+        self, _: str, client: object, needed: list[permissions.Permission], new: list[admin.TopicSpec]
+    ) -> None:
         self.needed, self.new = needed, [topic.name for topic in new]
 
-    def require_kept(self, _: str, existing: list[str], new: list[admin.TopicSpec]) -> None:
+    def require_kept(self, _: str, client: object, existing: list[str], new: list[admin.TopicSpec]) -> None:
         self.kept = existing, [topic.name for topic in new]
 
     def create(self, _: str, specs: Iterable[admin.TopicSpec]) -> list[str]:

@@ -77,7 +77,7 @@ def read(root: Path, topic: str, partition: int, start: int, stop: int) -> list[
 def records_of(batches: Sequence[RecordBatch]) -> list[Record]:
     found: list[Record] = []
     for batch in batches:
-        headers = batch.headers or [()] * len(batch.offsets)
+        headers = batch.headers_of_each
         assert batch.headers is None or any(headers)
         found += zip(batch.offsets, batch.timestamps_ms, batch.keys, batch.values, headers, strict=True)
     return found

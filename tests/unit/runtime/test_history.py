@@ -99,7 +99,7 @@ class Archive:
 def records_of(batches: Sequence[RecordBatch]) -> list[Record]:
     found: list[Record] = []
     for each in batches:
-        headers = each.headers or [()] * len(each.offsets)
+        headers = each.headers_of_each
         assert each.offsets and (each.headers is None or any(headers))
         for n, offset in enumerate(each.offsets):
             found.append(

@@ -44,7 +44,7 @@ def read_rows(reader: Reader, wanted: Range) -> Iterator[pa.RecordBatch]:
     for portion in reader.read([wanted]):
         for batch in portion:
             count = len(batch.offsets)
-            headers = batch.headers or [()] * count
+            headers = batch.headers_of_each
             yield pa.record_batch(
                 [
                     pa.repeat(pa.scalar(batch.topic, pa.string()), count),
