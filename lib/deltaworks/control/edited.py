@@ -41,10 +41,10 @@ def judge(settings: Settings, name: str) -> Verdict:
     """Tries the code of this process; changes nothing."""
     try:
         pipeline = jobs.load(settings, name)
-        letters = pipeline.dead_letters
-        tables = tuple(schema.name for schema in plan_schemas(pipeline.plan().tables, None))
+        plan, letters = pipeline.plan(), pipeline.dead_letters
+        tables = tuple(schema.name for schema in plan_schemas(plan.tables, None))
         try:
-            kept = preflight.fit(settings, pipeline).kept
+            kept = preflight.fit(settings, pipeline, plan).kept
         except IncompatibleCheckpointError as error:
             return Verdict(fit="another plan", reason=error.message, deleted=_made(settings, pipeline))
     except DeltaworksError as error:

@@ -17,6 +17,7 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
+from deltaworks.topology.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -30,17 +31,17 @@ class Fit:
     """The plan of the checkpoint that it goes on with; None: it starts with a new one."""
 
 
-def fit(settings: Settings, pipeline: Pipeline) -> Fit:
-    """Checks that a pipeline fits its topics and its checkpoint; changes nothing.
+def fit(settings: Settings, pipeline: Pipeline, plan: Plan) -> Fit:
+    """Checks that a pipeline and its plan fit its topics and its checkpoint; changes nothing.
 
     Raises:
-        TopologyError: the topology cannot be built, or its topics are not co-partitioned.
+        TopologyError: its topics are not co-partitioned.
         ConfigurationError: see `topics.check`.
         KafkaReadError: Kafka does not answer.
         KafkaTopicError: a topic is missing, or does not fit the pipeline.
         IncompatibleCheckpointError: the checkpoint belongs to another plan.
     """
-    name, plan = pipeline.name, pipeline.plan()
+    name = pipeline.name
     stored = PipelinePaths.of(settings, name).current.plan
     checked = topics.check(settings.cluster_of(name), pipeline, plan, begun=stored.exists())
     tasks = plan.tasks(checked.read)
@@ -71,9 +72,9 @@ def preflight(
     """
     _check_options(settings, options, launchers)
     pipeline = jobs.load(settings, name)
-    pipeline.plan()  # a mistake in it is told before Kafka is asked
+    plan = pipeline.plan()
     _require_kafka(settings, name)
-    found, cluster = fit(settings, pipeline), settings.cluster_of(name)
+    found, cluster = fit(settings, pipeline, plan), settings.cluster_of(name)
     checked, kept = found.topics, found.kept
     if not take_over:
         home = str(settings.home)
