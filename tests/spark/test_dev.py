@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import os
-import pty
-import re
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,15 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks import clock
 from deltaworks.kafka import admin
 from deltaworks.lakehouse import catalog
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down
-from tests.support.processes import ended
-
-_WAIT_S = 120.0
+from tests.support.terminal import Said, on_a_terminal
 
 
 @dataclass(frozen=True)
@@ -39,7 +31,7 @@ class Project:
     @property
     def environment(self) -> dict[str, str]:
         ours = {name: value for name, value in os.environ.items() if not name.startswith("DELTAWORKS_")}
-        return ours | self.settings.environment() | {"TERM": "xterm", "COLUMNS": "120"}
+        return ours | self.settings.environment()
 
     def edit(self, old: str, new: str) -> None:
         text = self.job.read_text()
@@ -48,54 +40,10 @@ class Project:
 
     @contextmanager
     def dev(self, *options: str) -> Iterator[Said]:
-        """The command on a terminal; killed at the end, unless it has ended."""
-        ours, its = pty.openpty()
+        """The command on a terminal."""
         command = [sys.executable, "-m", "deltaworks.cli", "dev", "payments", *options]
-        process = subprocess.Popen(
-            command, cwd=self.settings.project, env=self.environment, stdin=its, stdout=its, stderr=its
-        )
-        os.close(its)
-        said = Said(process, ours)
-        threading.Thread(target=said.listen, daemon=True).start()
-        with ended(process):
+        with on_a_terminal(command, environment=self.environment, cwd=self.settings.project) as said:
             yield said
-
-
-class Said:
-    """What the command shows."""
-
-    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
-        self._process, self._terminal = process, terminal
-        self._text, self._from = "", 0
-
-    def listen(self) -> None:
-        while True:
-            try:
-                heard = os.read(self._terminal, 65_536)
-            except OSError:
-                return
-            if not heard:
-                return
-            self._text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", heard.decode(errors="replace"))
-
-    def until(self, wanted: str) -> None:
-        """Until it shows this after what it was last waited for."""
-        end = clock.ticks_s() + _WAIT_S
-        while not (found := re.compile(wanted).search(self._text, self._from)):
-            assert clock.ticks_s() < end, self._text[self._from :][-6_000:]
-            assert self._process.poll() is None, self._text[-6_000:]
-            time.sleep(0.05)
-        self._from = found.end()
-
-    def answer(self, text: str) -> None:
-        os.write(self._terminal, text.encode())
-
-    def interrupt(self) -> None:
-        """Ctrl-C; it ends well."""
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait(_WAIT_S)
-        assert self._process.returncode == 0, self._text[-6_000:]
-        assert "it has finished its batch" in self._text
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Airflow's side of the streams: the only package that imports Airflow.
 
 A pipeline needs only a file in `jobs/`: `bundle` writes its DAG file, `stream` makes the DAG `<name>__stream` (deploy,
-supervise, stop), and `reconcile` makes the DAG `streams__reconcile`, which heals all streams. Each task makes one call
+supervise, stop), `reconcile` makes `streams__reconcile`, which heals all streams, and `maintenance` makes
+`streams__maintenance`, which cleans the home. Each task makes one call
 to `deltaworks.control`, as the command line does. A stream never runs inside a task: the supervising task is deferred
 (`triggers`) and only watches, so nothing that happens to Airflow stops a stream.
 """

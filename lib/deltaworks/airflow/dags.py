@@ -1,10 +1,11 @@
 """The DAGs of a project, for a DAG file of one's own in an Airflow that somebody else runs.
 
 ```
-from deltaworks.airflow.dags import pipelines_dags, reconcile_dag
+from deltaworks.airflow.dags import maintenance_dag, pipelines_dags, reconcile_dag
 
 globals().update(pipelines_dags(project="/srv/shop", conn_id="deltaworks_default", owner="shop"))
 reconcile = reconcile_dag(project="/srv/shop", conn_id="deltaworks_default")
+maintenance = maintenance_dag(project="/srv/shop", conn_id="deltaworks_default")
 ```
 
 `pipeline_dags` makes the DAGs of one pipeline, and `DeltaworksDag` one of them, as do `stream_dag`, `replay_dag` and
@@ -20,6 +21,7 @@ from typing import Literal, Unpack, assert_never
 from airflow.sdk import DAG, get_parsing_context
 
 from deltaworks.airflow.assets import table_asset
+from deltaworks.airflow.maintenance import maintenance_dag
 from deltaworks.airflow.options import PipelineOptions, access_of
 from deltaworks.airflow.quality import quality_dag
 from deltaworks.airflow.reconcile import reconcile_dag
@@ -30,6 +32,7 @@ from deltaworks.errors import ConfigurationError
 
 __all__ = [
     "DeltaworksDag",
+    "maintenance_dag",
     "pipeline_dags",
     "pipelines_dags",
     "quality_dag",

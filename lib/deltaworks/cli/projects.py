@@ -54,7 +54,7 @@ def init(
         "deltaworks.toml": _rendered("deltaworks.toml", values),
         ".gitignore": _rendered("gitignore", values),
         ".github/workflows/ci.yml": _rendered("ci.yml", values),
-        "dags/streams__reconcile.py": _rendered("reconcile.py", values),
+        "dags/streams.py": _rendered("streams.py", values),
         **compose_files(settings),
         **_pipeline_files(pipeline, join=join),
     }

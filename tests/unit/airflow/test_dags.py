@@ -19,7 +19,9 @@ SLOW = (
 
 PIPELINES = jobs.names(Settings.from_environment({"DELTAWORKS_PROJECT": str(ROOT)}))
 KINDS = ("stream", "replay", "quality")
-DAGS = sorted([*(f"{name}__{kind}" for name in PIPELINES for kind in KINDS), "streams__reconcile"])
+DAGS = sorted(
+    [*(f"{name}__{kind}" for name in PIPELINES for kind in KINDS), "streams__maintenance", "streams__reconcile"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_what_starts_and_stops_streams_comes_before_checks_and_replays(dags: dic
         for dag_id, dag in dags.items()
         for task_id, task in dag["tasks"].items()
     }
-    streams = {at: weight for at, weight in weights.items() if at[0].startswith("streams__") or "__stream" in at[0]}
+    streams = {at: weight for at, weight in weights.items() if at[0] == "streams__reconcile" or "__stream" in at[0]}
     assert min(streams.values()) > max(weight for at, weight in weights.items() if at not in streams)
 
 
@@ -87,6 +89,13 @@ def test_the_reconciler_is_alone_and_does_not_catch_up(dags: dict[str, dict[str,
 
     assert (dag["scheduled"], dag["catchup"], dag["max_active_runs"]) == (True, False, 1)
     assert dag["run_types"] == ["manual", "scheduled"]
+
+
+def test_maintenance_is_alone_and_does_not_catch_up(dags: dict[str, dict[str, Any]]) -> None:
+    dag = dags["streams__maintenance"]
+
+    assert (dag["scheduled"], dag["catchup"], dag["max_active_runs"]) == (True, False, 1)
+    assert list(dag["tasks"]) == ["clean"]
 
 
 @pytest.mark.parametrize("name", PIPELINES)

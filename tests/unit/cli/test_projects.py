@@ -36,7 +36,7 @@ def test_a_new_project_passes_its_own_tests_lint_and_types(monkeypatch: pytest.M
     assert files(project) == {
         *("README.md", "pyproject.toml", "deltaworks.toml", "docker-compose.yml", ".gitignore"),
         *("Dockerfile", ".dockerignore"),
-        *(".github/workflows/ci.yml", "dags/streams__reconcile.py"),
+        *(".github/workflows/ci.yml", "dags/streams.py"),
         *("jobs/payments.py", "jobs/sample_data/payments.py", "jobs/quality/payments.py", "tests/test_payments.py"),
         "jobs/user_refunds.py",
         "jobs/sample_data/user_refunds.py",

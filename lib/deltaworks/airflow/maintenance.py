@@ -1,0 +1,64 @@
+"""The DAG `streams__maintenance`: once a day, it removes what nobody needs any more from the home.
+
+```
+clean
+```
+
+Its log names what was removed: code archives without use, and replays that were begun and left alone. See
+`deltaworks.replay.maintenance`. Files of tables are none of its business: a stream removes those that it has replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any, Unpack
+
+from airflow.sdk import DAG, task
+from airflow.utils.types import DagRunType
+
+from deltaworks.airflow.access import ENVIRONMENT, Access
+from deltaworks.airflow.options import DEFAULTS, DagOptions, access_of, arguments, run_types
+
+log = logging.getLogger(__name__)
+DAG_ID = "streams__maintenance"
+WEEK = timedelta(days=7)
+
+
+def maintenance_dag(
+    schedule: Any = "@daily", keep_replays: timedelta | None = WEEK, **options: Unpack[DagOptions]
+) -> DAG:
+    """Makes the DAG, which an Airflow has once for a home.
+
+    Args:
+        schedule: when, as `DAG(schedule=...)` takes it.
+        keep_replays: how long an unfinished replay stays after its last phase; None: until somebody discards it.
+        options: see `DagOptions`.
+    """
+    with DAG(
+        dag_id=DAG_ID,
+        description="Removes code archives that nobody needs and replays that were left alone.",
+        schedule=schedule,
+        catchup=False,
+        max_active_runs=1,
+        allowed_run_types=run_types(DagRunType.SCHEDULED, DagRunType.MANUAL),
+        dagrun_timeout=timedelta(hours=1),
+        doc_md=__doc__,
+        **arguments(options, tags=["streams"], tasks=DEFAULTS),
+    ) as dag:
+        task(task_id="clean", execution_timeout=timedelta(minutes=30))(clean)(
+            access=access_of(options), keep_replays=keep_replays
+        )
+    return dag
+
+
+def clean(access: Access = ENVIRONMENT, keep_replays: timedelta | None = WEEK) -> dict[str, Any]:
+    """What was removed, as the task's XCom."""
+    import msgspec
+
+    from deltaworks.replay.maintenance import maintain
+
+    removed = maintain(access.settings(), keep_replays)
+    log.info("removed: %s code archives, replays %s", len(removed.archives), ", ".join(removed.replays) or "none")
+    result: dict[str, Any] = msgspec.to_builtins(removed)
+    return result

@@ -1,0 +1,55 @@
+"""Maintenance of a home: removes what nobody needs any more, and what nobody else would ever remove.
+
+- Code archives that no driver, no restart and no open batch may need; a deployment removes them, too.
+- Replays that were begun and then left alone: each holds the results of all that it has processed.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+import msgspec
+
+from deltaworks import clock
+from deltaworks.control import retention
+from deltaworks.errors import DeltaworksError
+from deltaworks.replay import runs
+from deltaworks.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+class Removed(msgspec.Struct, frozen=True, kw_only=True):
+    """What maintenance has removed."""
+
+    archives: list[str]
+    """Digests of code archives."""
+    replays: list[str]
+    """Ids of replays."""
+    kept: dict[str, str]
+    """Old replays that stay -> why."""
+
+
+def maintain(settings: Settings, keep_replays: timedelta | None) -> Removed:
+    """Removes what nobody needs; running streams and replays are not affected.
+
+    Args:
+        settings: name the home.
+        keep_replays: how long an unfinished replay stays after its last phase; None: until somebody discards it.
+    """
+    archives = retention.expire(settings, retention.named(settings))
+    replays, kept = [], {}
+    for paths, plan in runs.all_unfinished(settings):
+        idle_s = clock.wall_s() - paths.state.stat().st_mtime
+        if keep_replays is None or idle_s < keep_replays.total_seconds():
+            continue
+        try:
+            runs.discard(settings, plan.run_id)
+        except DeltaworksError as error:
+            kept[plan.run_id] = error.message
+            _log.warning("replay %s stays: %s", plan.run_id, error)
+        else:
+            replays.append(plan.run_id)
+            _log.info("replay %s was discarded, %.1f days after its last phase", plan.run_id, idle_s / 86_400)
+    return Removed(archives=archives, replays=replays, kept=kept)
