@@ -19,6 +19,7 @@ EXTRAS = {
     "runtime": "spark",
     "spark": "spark",
     "stack": "stack",
+    "tables": "delta",
 }
 """Package below `deltaworks` -> the extra that it needs; the others need nothing but the core."""
 

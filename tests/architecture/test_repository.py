@@ -203,6 +203,17 @@ def test_contributing_lists_every_format_on_disk() -> None:
     assert set(re.findall(r"`([\w/]+\.py)`", table[0])) == versioned
 
 
+def test_make_test_runs_every_test() -> None:
+    """Except those that only a command of their own runs."""
+    paths = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["testpaths"]
+    own_commands = re.findall(r"\$\(PYTEST\) -q (tests/\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    run = tuple(f"{path}/" for path in (*paths, *own_commands))
+
+    files = [file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("test_*.py")]
+    assert len(files) > 300
+    assert [file for file in files if not file.startswith(run)] == []
+
+
 def test_no_test_writes_into_the_home_of_the_clone() -> None:
     """A home that holds something else is not marked as ours, so `make down` would not delete it."""
     home = '".delta' + 'works"'  # in parts, since this file is one of those that are searched

@@ -114,9 +114,9 @@ def _tables() -> duckdb.DuckDBPyConnection:
 def commands(block: Block) -> Iterator[str]:
     """The commands in a `console` block; a line that ends with a backslash goes on."""
     for line in block.code.replace("\\\n", " ").splitlines():
-        command = line.removeprefix("$ ").split("  #")[0].strip()
-        if command and not command.startswith("#"):
-            yield command
+        for command in line.removeprefix("$ ").split("  #")[0].split("||"):
+            if command.strip() and not command.startswith("#"):
+                yield command.strip()
 
 
 def problem(command: str) -> str | None:

@@ -195,10 +195,9 @@ class Team:
             password = json.loads(passwords.read_text())["admin"]
             with AirflowApi(self.airflow_url, "admin", password) as api:
                 yield api
-            for process in started:
+            for process in reversed(started):  # a task that is at work needs the API server to the end
                 process.terminate()
-            for process in started:
-                process.wait(60)
+                process.wait(120)
 
     @contextmanager
     def _component(self, *command: str) -> Iterator[subprocess.Popen[bytes]]:

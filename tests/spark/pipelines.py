@@ -41,6 +41,14 @@ def _recreated(builder: StreamsBuilder) -> None:
     builder.stream("recreated-words", key=str, value=str).to_delta("recreated_words")
 
 
+def _told_twice(builder: StreamsBuilder) -> None:
+    """Two tables that have to agree."""
+    told = builder.stream("told", key=str, value=str)
+    told.to_delta("told")
+    words = told.group_by(lambda _, word: word, key=str, name="by-told-word")
+    words.windowed_by(TimeWindows(size=SECOND, grace=3600 * SECOND)).count(store="told-counts").to_delta("told_counts")
+
+
 def _sunk_counts(builder: StreamsBuilder) -> None:
     words = builder.stream("sunk-words", key=str, value=str)
     counts = words.group_by(lambda _, word: word, key=str, name="by-sunk-word").count(store="sunk-counts")
@@ -73,6 +81,9 @@ failing = Pipeline(
     topics=(Topic("numbers", 2), Topic("doubled", 2)),
     on_start=_started,
     on_stop=_stopped,
+)
+twice = Pipeline(
+    name="twice", topology=_told_twice, topics=(Topic("told", 3),), trigger_interval=timedelta(milliseconds=100)
 )
 counting = Pipeline(
     name="counting",

@@ -92,6 +92,9 @@ def sql(
         str | None,
         typer.Option(metavar="TIME|VERSION", help="Tables as they were then; a time without a zone is in UTC."),
     ] = None,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="Each table at its latest version, not all of a pipeline as of one batch.")
+    ] = False,
     limit: Annotated[
         int | None, typer.Option(min=0, help="Rows at most; default: 50 in a table, all of them as csv or json.")
     ] = None,
@@ -106,9 +109,11 @@ def sql(
 
     settings = Settings.from_environment()
     limits = Limits.of(settings, restricted=not unrestricted)
+    if latest and at is not None:
+        raise ConfigurationError("--latest and --at exclude each other.", hint="leave one of them out")
     then = None if at is None else catalog.time_or_version(at)
     limit = 50 if limit is None and format == "table" else limit
-    with limited_process(limits), catalog.sandbox(settings.tables, limits, query, then) as tables:
+    with limited_process(limits), catalog.sandbox(settings.tables, limits, query, then, latest=latest) as tables:
         answer = tables.answer(query, None if limit is None else limit + 1)
     names, rows = [name for name, _ in answer.columns], answer.rows[:limit]
     match format:

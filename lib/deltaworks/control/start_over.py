@@ -17,7 +17,7 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError
 from deltaworks.kafka import admin
 from deltaworks.kafka.control_topic import control_topic
-from deltaworks.lakehouse import catalog
+from deltaworks.lakehouse import catalog, cuts
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.settings import Settings
 
@@ -63,6 +63,7 @@ def start_over(settings: Settings, pipeline: Pipeline) -> Leftovers:
         admin.delete_topics(settings.cluster_of(pipeline.name), found.topics)
         for table in found.tables:
             shutil.rmtree(settings.tables / table)
+        shutil.rmtree(cuts.folder(settings.tables, pipeline.name), ignore_errors=True)
         for part in paths.root.iterdir():
             if part not in (paths.lease, paths.fence):
                 shutil.rmtree(part) if part.is_dir() else part.unlink()

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from deltaworks import clock
-from deltaworks.control import commands, fence
+from deltaworks.control import batches, commands, fence
 from deltaworks.control.checkpoint import stored_plan
 from deltaworks.control.commands import Answer, Command
 from deltaworks.control.lease import Lease
@@ -72,6 +72,7 @@ def carry_out(
             begun_work = clock.ticks_s()
             try:
                 said = Answer(result=_execute(paths, committer, command), seconds=0.0, by=by)
+                committer.publish_cut()
             except DeltaworksError as error:
                 said = Answer(error=error.message, hint=error.hint, seconds=0.0, by=by)
         seconds = clock.ticks_s() - begun_work
@@ -149,6 +150,8 @@ def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) 
             archives=pipeline.archives(plan).tables,
         )
         committer.open(generation)
+        last = batches.last(paths.batches)
+        committer.settled(-1 if last is None else last.batch)
         try:
             carry_out(paths, pipeline.name, committer, threading.Lock(), generation, by)
         finally:

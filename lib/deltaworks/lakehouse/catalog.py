@@ -1,7 +1,7 @@
 """Lists tables, and runs SQL over them, for any reader.
 
-Reading needs no driver and no lock: a table is opened at its latest version, and its files stay as long as
-`TableOptions.keep_replaced_ms` says.
+Reading needs no driver and no lock: the tables of a pipeline are opened as of one batch (`cuts`), and their files stay
+as long as `TableOptions.keep_replaced_ms` says.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import duckdb
 from deltalake import DeltaTable
 
 from deltaworks.errors import ConfigurationError, TableError
-from deltaworks.lakehouse import layout
+from deltaworks.lakehouse import cuts, layout
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.reading import dataset
 from deltaworks.lakehouse.sandbox import Limits, Sandbox
@@ -76,8 +76,9 @@ def table(root: Path, name: str) -> TableInfo:
 
 
 def duckdb_connection(root: Path, *, database: str = ":memory:") -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection with every table below `root` as a view at its current version; for trusted code.
+    """A DuckDB connection with every table below `root` as a view; for trusted code.
 
+    The tables of a pipeline are those of one batch.
     Timestamps are shown in UTC. The views push columns and filters down to the files. DuckDB may do what the process
     may do: run other people's SQL in a `sandbox`.
     """
@@ -88,29 +89,57 @@ def duckdb_connection(root: Path, *, database: str = ":memory:") -> duckdb.DuckD
 
 
 def add_views(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
-    """Adds every table below `root` as a view of this connection, at its current version."""
+    """Adds every table below `root` as a view of this connection, those of a pipeline as of one batch."""
+    shown = Shown(root)
     for name in table_names(root):
-        connection.register(name, dataset(root / name))
+        connection.register(name, dataset(root / name, shown.table(name)))
 
 
-def sandbox(root: Path, limits: Limits, query: str = "", at: datetime | int | None = None) -> Sandbox:
+class Shown:
+    """The tables below a folder as readers see them.
+
+    Args:
+        root: the folder of the tables.
+        at: a time; None: now.
+    """
+
+    def __init__(self, root: Path, at: datetime | None = None) -> None:
+        self._root = root
+        found = [cuts.latest(root, name) if at is None else cuts.as_of(root, name, at) for name in cuts.pipelines(root)]
+        self._cuts = {table: cut for cut in found if cut is not None for table in cut.tables}
+
+    def table(self, name: str) -> DeltaTable | None:
+        """A table as of the cut of its pipeline; None: no cut holds for it."""
+        cut = self._cuts.get(name)
+        return None if cut is None else cuts.opened(self._root, cut, name)
+
+
+def sandbox(
+    root: Path, limits: Limits, query: str = "", at: datetime | int | None = None, *, latest: bool = False
+) -> Sandbox:
     """A sandbox with the tables below `root` as views.
 
     Args:
         root: the folder of the tables.
         limits: what queries may use.
         query: what will run, if `at` is given: only the tables that it names have to be there at that time.
-        at: a time or the number of a version; None: the current version.
+        at: a time or the number of a version; None: now.
+        latest: each table at its own latest version, whatever batch that is, instead of all as of one batch.
 
     Raises:
         ConfigurationError: a table did not exist at that time, its files of then have been removed, or the query is
             not SQL.
     """
     names = table_names(root)
+    shown = Shown(root, at if isinstance(at, datetime) else None)
+    own = latest or isinstance(at, int)
     with ExitStack() as stack:
         box = stack.enter_context(Sandbox(limits))
         for name in names if at is None else sorted(box.named(query, names)):
-            box.add(name, dataset(root / name, None if at is None else _earlier(root / name, at)))
+            table = None if own else shown.table(name)
+            if at is not None:
+                table = _earlier(root / name, at) if table is None else _readable(table, root / name)
+            box.add(name, dataset(root / name, table))
         stack.pop_all()
     return box
 
@@ -124,16 +153,32 @@ def time_or_version(text: str) -> datetime | int:
     if text.isdecimal():
         return int(text)
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
+        return time_of(text)
+    except ConfigurationError:
         raise ConfigurationError(
             f"--at takes a time or a version, but got {text!r}.", hint="--at 2026-03-01T12:00, or --at 12"
         ) from None
+
+
+def time_of(text: str) -> datetime:
+    """A time such as `2026-03-01T12:00`, with a zone or in UTC.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    try:
+        return in_utc(datetime.fromisoformat(text))
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is no time.", hint="such as 2026-03-01T12:00") from None
+
+
+def in_utc(time: datetime) -> datetime:
+    """A time without a zone is in UTC."""
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def _earlier(path: Path, at: datetime | int) -> DeltaTable:
-    """A table as it was; all of its files are still there."""
+    """A table as it was, whatever the others were then; all of its files are still there."""
     versions = [(each["version"], _committed(each)) for each in DeltaTable(path).history()]
     if isinstance(at, int):
         chosen = [version for version, _ in versions if version == at]
@@ -145,7 +190,11 @@ def _earlier(path: Path, at: datetime | int) -> DeltaTable:
         first, since = versions[-1]
         known = f"from {first} of {since.isoformat(' ', 'seconds') if since else 'an unknown time'} to {versions[0][0]}"
         raise ConfigurationError(f"Table '{path.name}' has not got {then}.", hint=f"its versions are {known}")
-    table = DeltaTable(path, version=max(chosen))
+    return _readable(DeltaTable(path, version=max(chosen)), path)
+
+
+def _readable(table: DeltaTable, path: Path) -> DeltaTable:
+    """Raises `ConfigurationError` if files of the table are gone."""
     kept = table.metadata().configuration.get("delta.deletedFileRetentionDuration", "interval 7 days")
     if missing := [file for file in table.file_uris() if not Path(file.removeprefix("file://")).exists()]:
         raise ConfigurationError(

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from deltaworks import files
@@ -21,12 +22,14 @@ from deltaworks.clock import ticks_s, wall_ms
 from deltaworks.errors import IntentError, TableError
 from deltaworks.faults import reach
 from deltaworks.lakehouse import archive, layout, page_index
+from deltaworks.lakehouse.cuts import Cut, CutWriter
 from deltaworks.lakehouse.housekeeping import Housekeeping, remove_orphans
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.page_index import PageChange, PageList, PageListWriter
 from deltaworks.lakehouse.retained import RetainedFiles
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name, plan_schemas
+from deltaworks.lakehouse.snapshot_rounds import SnapshotRounds
 from deltaworks.lakehouse.snapshots import Snapshot, SnapshotRefresh
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import TableWrite
@@ -88,6 +91,15 @@ class OpenTable:
     """The page lists of a windowed table, per task."""
 
 
+@dataclass(frozen=True)
+class _Moment:
+    """All tables but snapshots, between two batches."""
+
+    batch_id: int
+    at_ms: int
+    versions: dict[str, int]
+
+
 class TableCommitter:
     """Commits the batches of one query to its tables.
 
@@ -120,6 +132,11 @@ class TableCommitter:
         """Open tables by name, once `open` was called."""
         self._snapshots: dict[str, Snapshot] = {}
         """Snapshots by the name of the changelog."""
+        self._rounds: SnapshotRounds[_Moment] = SnapshotRounds((), self._moment)
+        self._batch_id: int | None = None
+        """The last batch that this committer has committed; None: the tables may hold parts of one."""
+        self._cuts = CutWriter(root, application, timedelta(milliseconds=self._options.keep_replaced_ms))
+        self._cut: Cut | None = None
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delta-housekeeping")
 
     def open(self, generation: int, *, uncommitted: Collection[str] = ()) -> None:
@@ -142,6 +159,7 @@ class TableCommitter:
                 apps = (table.app_id, self._app(table.schema.name, layout.AS_OF_MS))
                 snapshot = Snapshot(self.root, table.schema, table.log, apps, source, table.tag, self._background)
                 self._snapshots[changelog.schema.name] = snapshot
+        self._rounds = SnapshotRounds(list(self._snapshots.values()), self._moment)
 
     def commit(
         self,
@@ -181,11 +199,13 @@ class TableCommitter:
             self._check_intent(table, batch_id, intent, known)
             self._check_topics(table, by_table.get(table.schema.name, ()), topics or {})
         self._make_durable(batch_id, by_table)
-        return [
+        committed = [
             self._commit(table, batch_id, by_table[name], intent, digest, topics or {})
             for name, table in self.tables.items()
             if name in by_table
         ]
+        self._batch_id = batch_id
+        return committed
 
     def replace(self, table: str, commit: Commit) -> int:
         """Commits a change that belongs to no batch, such as a publication; drops background work on the old files.
@@ -201,6 +221,7 @@ class TableCommitter:
         for changelog, snapshot in self._snapshots.items():
             if table in (changelog, snapshot.table):
                 snapshot.replaced()
+        self._rounds.forget()
         entry.housekeeping.after_commit(commit.added, commit.removed)
         return version
 
@@ -220,12 +241,55 @@ class TableCommitter:
         Returns:
             The snapshots that were committed by this call.
         """
-        refreshed = [
-            done for snapshot in self._snapshots.values() for done in snapshot.refresh(force=force, eager=eager)
-        ]
+        refreshed = self._rounds.refresh(force=force, eager=eager)
         for done in refreshed:
             self.tables[done.table].housekeeping.after_commit([])
         return refreshed
+
+    def settled(self, batch_id: int) -> None:
+        """Says that a batch was the last one before this committer; without it, tables may hold parts of a later one.
+
+        Args:
+            batch_id: the last batch of the record; -1: there was none.
+        """
+        if all(held <= batch_id for held, _ in self.committed().values()):
+            self._batch_id = batch_id
+
+    def publish_cut(self) -> Cut | None:
+        """Writes which versions of the tables belong together, for readers; to be called between batches.
+
+        Where snapshots of KTables are behind, it is the tables as of the batch that they show.
+
+        Returns:
+            What was written; None: the tables have not gone on.
+        """
+        if self._batch_id is None:
+            return None
+        now = self._moment()
+        moment = now if not self.stale_snapshots else self._rounds.shown
+        if moment is None:
+            return None
+        shown = {snapshot.table: self.tables[snapshot.table].log.version for snapshot in self._snapshots.values()}
+        cut = Cut(
+            pipeline=self.application,
+            query=self._query_id,
+            batch_id=moment.batch_id,
+            at_ms=moment.at_ms,
+            tables=moment.versions | shown,
+        )
+        if self._cut is not None and (self._cut.batch_id, self._cut.tables) == (cut.batch_id, cut.tables):
+            return None
+        self._cut = cut
+        for table in self.tables.values():
+            table.housekeeping.shown_ms = cut.at_ms
+        self._cuts.write(cut)
+        return cut
+
+    def _moment(self) -> _Moment:
+        others = {
+            name: table.log.version for name, table in self.tables.items() if table.schema.role is not Role.SNAPSHOT
+        }
+        return _Moment(-1 if self._batch_id is None else self._batch_id, wall_ms(), others)
 
     @property
     def stale_snapshots(self) -> list[str]:

@@ -55,6 +55,8 @@ class Housekeeping:
             self._small.add(path, entry.size_bytes)
         self._group: list[str] = []
         """What is being merged."""
+        self.shown_ms: int | None = None
+        """Readers are told to open the table as it was then; None: as it is."""
         self._merging: Future[NewFile] | None = None
         self._checkpoint: Future[None] | None = None
 
@@ -74,7 +76,8 @@ class Housekeeping:
                     self._background.submit(self._merge, {path: self._log.files[path].rows for path in group}),
                 )
         now_ms = cautious_ms()
-        self._log.expire(now_ms - self._keep_replaced_ms)
+        shown_ms = now_ms if self.shown_ms is None else min(now_ms, self.shown_ms)
+        self._log.expire(shown_ms - self._keep_replaced_ms)
         self._kept.expire(now_ms)
         self._trash.expire(now_ms - self._keep_trash_ms)
         if self._log.checkpoint_due() and (self._checkpoint is None or self._checkpoint.done()):

@@ -1,8 +1,7 @@
 """The snapshot of a KTable: the last row per key of its changelog, as of a batch.
 
-While its changelog grows, a snapshot is rewritten over and over, with a pause in between that is proportional to its
-cost: a small one is seconds old, and the largest takes no more than a twentieth of a core. It names the batch and the
-time up to which it is right. A crash cannot separate them from the rows, because both are in one commit.
+A snapshot names the batch and the time up to which it is right. A crash cannot separate them from the rows, because
+both are in one commit. `snapshot_rounds` decides when it is refreshed.
 """
 
 from __future__ import annotations
@@ -23,13 +22,7 @@ from deltaworks.lakehouse.log import Commit, DeltaLog, FileEntry, OvertakenError
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
-REST_S = 10.0
-"""The shortest pause between two snapshots."""
-REST = 20.0
-"""The pause is at least this many times as long as the last snapshot took."""
 FILE_ROWS = 1_000_000
-_ATTEMPTS = 3
-"""Attempts at a snapshot that must not wait: another writer may rewrite the files that it replaces."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,6 @@ class Snapshot:
         """Counts how often the history was changed."""
         self._begun = 0
         """The epoch in which the rows that are being written were read."""
-        self._rests_until = ticks_s() + (REST_S if self.as_of_batch >= 0 else 0.0)
 
     @property
     def table(self) -> str:
@@ -146,25 +138,15 @@ class Snapshot:
         target = self._changelog.transaction_version(self._changelog_app_id)
         return target is not None and self.as_of_batch < target
 
-    def refresh(self, *, force: bool = False, eager: bool = False) -> list[SnapshotRefresh]:
-        """Commits a snapshot whose rows are ready, and begins a new one if something has changed and the pause is over.
+    def begin(self) -> None:
+        """Begins to write the rows as of the last batch, in the background."""
+        self._begun = self._epoch
+        self._writing = self._background.submit(self._write, self._job())
 
-        Args:
-            force: no pause, and wait for the result.
-            eager: no pause.
-        """
-        refreshed = []
-        if self._writing is not None and (force or self._writing.done()):
-            refreshed += self._finish()
-        for _ in range(_ATTEMPTS if force else 1):
-            if self._writing is not None or not self.stale:
-                break
-            if force or eager or ticks_s() >= self._rests_until:
-                self._begun = self._epoch
-                self._writing = self._background.submit(self._write, self._job())
-                if force:
-                    refreshed += self._finish()
-        return refreshed
+    @property
+    def ready(self) -> bool:
+        """Whether `finish` would not wait."""
+        return self._writing is None or self._writing.done()
 
     def _job(self) -> _Job:
         target = self._changelog.transaction_version(self._changelog_app_id)
@@ -180,12 +162,13 @@ class Snapshot:
         files = self.write(held, news, job.as_of_batch, job.target)
         return _Written(job, sum(file.rows for file in files), files, ticks_s() - begun)
 
-    def _finish(self) -> list[SnapshotRefresh]:
+    def finish(self) -> SnapshotRefresh | None:
+        """Commits what `begin` has begun; None: it is obsolete, since what it replaces or reads was replaced."""
         assert self._writing is not None
         writing, self._writing = self._writing, None
         if self._begun != self._epoch:
             self._drop(writing)
-            return []
+            return None
         written = writing.result()
         job = written.job
         reach(f"snapshot.before_commit:{self._schema.name}")
@@ -199,15 +182,14 @@ class Snapshot:
         )
         if not all(path in self._log.files for path in job.held):
             self._drop(writing)
-            return []
+            return None
         try:
             self._log.commit(commit)
         except OvertakenError:
             self._drop(writing)
-            return []
+            return None
         reach(f"snapshot.after_commit:{self._schema.name}")
-        self._rests_until = ticks_s() + max(REST_S, REST * written.seconds)
-        return [SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.rows, written.seconds)]
+        return SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.rows, written.seconds)
 
     def _drop(self, writing: Future[_Written]) -> None:
         """Drops rows whose sources were replaced by a publication or another writer; the next refresh is right."""

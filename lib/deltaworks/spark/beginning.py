@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from deltaworks import clock, processes
-from deltaworks.control import accepted, lineage, opening
+from deltaworks.control import accepted, batches, lineage, opening
 from deltaworks.control import checkpoint as checkpoints
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.done import Done, require_known
@@ -144,6 +144,8 @@ class Beginning:
             archives=self.pipeline.archives(self.plan).tables,
         )
         committer.open(self.generation)
+        last = batches.last(self.paths.batches)
+        committer.settled(-1 if last is None else last.batch)
         return committer
 
     def _settle(self, checkpoint: CheckpointPlan, intents: Intents) -> Settled:

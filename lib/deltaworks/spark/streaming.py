@@ -233,6 +233,7 @@ class StreamDriver:
 
     def _run_query(self, spark: SparkSession, begun: Begun, *, until_caught_up: bool) -> None:
         committer = begun.committer
+        committer.publish_cut()
         self._paths.next_tick.unlink(missing_ok=True)
         frame = self._dataflow(spark, begun)
         durable = CheckpointSync(
@@ -263,6 +264,7 @@ class StreamDriver:
             durable.abandon()
         durable.close()
         committer.refresh_snapshots(force=True)
+        committer.publish_cut()
         committer.close()
         self._health.snapshots([])
         self._health.write("stopped")
@@ -347,6 +349,7 @@ class StreamDriver:
             )
             reach("driver.after_tables")
             committer.refresh_snapshots()
+            committer.publish_cut()
         record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick, topics=intent.topics)
         fence.check(self._paths.fence, self._generation, self._pipeline.name)
         batches.append(self._paths.batches, record)
@@ -415,6 +418,7 @@ class StreamDriver:
     def _refresh_snapshots(self, committer: TableCommitter) -> None:
         with self._committing:
             committer.refresh_snapshots(eager=True)
+            committer.publish_cut()
         self._health.snapshots(committer.stale_snapshots)
 
     def _measure_lag(self) -> None:

@@ -22,6 +22,7 @@ from deltaworks.control.model import Deployment, DeployOptions, Observation, Ove
 from deltaworks.quality import Outcome, Verdict, production
 from deltaworks.stack.lifecycle import Status as Process
 from tests.unit.lakehouse.lake import run as fill
+from tests.unit.lakehouse.lake import task_tables, write_batch
 
 PROJECT = Path(__file__).parents[3]
 SCHEMAS = Path(__file__).with_name("documents.json")
@@ -223,6 +224,23 @@ def test_sql_sees_tables_as_they_were(terminal: Terminal) -> None:
     assert counted[last] > counted[last - 1] > 0
     assert rows(terminal, history[last].isoformat()) == counted[last]
     assert rows(terminal, history[last].replace(tzinfo=None).isoformat()) == counted[last]
+
+
+def test_sql_sees_one_batch_in_all_tables_or_the_latest_version_of_each(terminal: Terminal) -> None:
+    committer, expected = fill(terminal.tables, 3)
+    committer.refresh_snapshots(force=True)
+    committer.publish_cut()
+    of_the_cut = len(expected.orders)
+    writes = write_batch(task_tables(terminal.tables), 3, expected)
+    committer.commit(3, [write for write in writes if write.table == "orders"])
+
+    def counted(*options: str) -> int:
+        (row,) = json.loads(terminal("sql", "SELECT count(*) AS n FROM orders", "-f", "json", *options))
+        return int(row["n"])
+
+    assert (counted(), counted("--latest")) == (of_the_cut, len(expected.orders))
+    assert len(expected.orders) > of_the_cut
+    assert "--latest and --at exclude each other" in terminal("sql", "SELECT 1", "--latest", "--at", "1", code=78)
 
 
 @pytest.mark.parametrize(

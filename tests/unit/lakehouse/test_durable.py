@@ -69,6 +69,7 @@ def test_a_table_that_was_made_is_there_for_good(tmp_path: Path, synced: set[int
 
 def test_snapshots_are_synced_before_their_commit(tmp_path: Path, synced: set[int]) -> None:
     committer, _ = run(tmp_path, 2)
+    committer.refresh_snapshots(force=True)
     log = committer.tables["users"].log
 
     assert log.files

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deltaworks.kernel.records import Coordinates
-from deltaworks.lakehouse import snapshots
+from deltaworks.lakehouse import snapshot_rounds, snapshots
 from deltaworks.lakehouse.catalog import table
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.lakehouse.task_tables import TaskTables
@@ -121,7 +121,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(snapshots, "ticks_s", clock.ticks_s)
+    for module in (snapshots, snapshot_rounds):
+        monkeypatch.setattr(module, "ticks_s", clock.ticks_s)
     return clock
 
 
@@ -139,12 +140,12 @@ def test_a_snapshot_follows_the_first_batch_and_then_rests(tmp_path: Path, clock
     users.batch((0, "a", "2"))
     assert not renewed(users)
 
-    clock.now_s += snapshots.REST_S
+    clock.now_s += snapshot_rounds.REST_S
     assert renewed(users)
     assert users.snapshot() == {"a": "2"}
     assert users.committer.stale_snapshots == []
 
-    clock.now_s += snapshots.REST_S
+    clock.now_s += snapshot_rounds.REST_S
     assert not renewed(users), "nothing has changed"
 
 
@@ -160,7 +161,7 @@ def test_one_that_is_dear_rests_longer(tmp_path: Path, clock: Clock, monkeypatch
     users.batch((0, "a", "1"))
     assert renewed(users)
     users.batch((0, "a", "2"))
-    clock.now_s += 3.0 * snapshots.REST - 0.1
+    clock.now_s += 3.0 * snapshot_rounds.REST - 0.1
     assert not renewed(users)
     clock.now_s += 0.1
     assert renewed(users)
@@ -174,7 +175,7 @@ def test_a_restart_does_not_rewrite_what_was_written_before_it(tmp_path: Path, c
 
     again = Users(tmp_path)
     assert not renewed(again)
-    clock.now_s += snapshots.REST_S
+    clock.now_s += snapshot_rounds.REST_S
     assert renewed(again)
     assert again.snapshot() == {"a": "2"}
 

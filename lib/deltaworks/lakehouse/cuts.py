@@ -1,0 +1,138 @@
+"""Consistent cuts: the versions of all tables of a pipeline as of one batch, for readers of every engine.
+
+The driver commits a batch one table after the other, and snapshots of KTables follow. So a reader that opens each table
+at its latest version gets some with a batch and some without it. A cut names versions that belong together:
+
+```
+<tables>/_cuts/<pipeline>/latest.json     the newest cut, replaced atomically
+<tables>/_cuts/<pipeline>/<hour>.jsonl    every cut of a UTC hour, one per line
+```
+
+A cut is written after the commits that it names, and not synced: after a loss of power it may be missing or unreadable,
+and then there is none until the next batch. It holds for the tables of its query only, so tables that were made anew do
+not match it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from deltaworks.files import replace_file
+from deltaworks.lakehouse.log import QUERY_PROPERTY
+
+FORMAT = 1
+FOLDER = "_cuts"
+_LATEST = "latest.json"
+_HOUR = "%Y-%m-%dT%H.jsonl"
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """The tables of a pipeline as of one batch."""
+
+    format: int = FORMAT
+    pipeline: str
+    query: str
+    """Identity of the checkpoint that writes the tables; a table has it as property `deltaworks.query`."""
+    batch_id: int
+    """The tables hold this batch and all before it."""
+    at_ms: int
+    """When the tables were so, in Unix milliseconds."""
+    tables: dict[str, int]
+    """Table -> its version."""
+
+    @property
+    def at(self) -> datetime:
+        return datetime.fromtimestamp(self.at_ms / 1000, UTC)
+
+
+class CutWriter:
+    """Writes the cuts of one pipeline; for the only committer of its tables.
+
+    Args:
+        root: folder of all tables.
+        pipeline: its name.
+        keep: how long cuts can be found by their time.
+    """
+
+    def __init__(self, root: Path, pipeline: str, keep: timedelta) -> None:
+        self._folder, self._keep = folder(root, pipeline), keep
+        self._hour = ""
+
+    def write(self, cut: Cut) -> None:
+        line = msgspec.json.encode(cut)
+        replace_file(self._folder / _LATEST, line)
+        if (hour := cut.at.strftime(_HOUR)) != self._hour:
+            self._hour = hour
+            self._expire((cut.at - self._keep).strftime(_HOUR))
+        with (self._folder / hour).open("ab") as file:
+            file.write(line + b"\n")
+
+    def _expire(self, oldest: str) -> None:
+        for file in self._folder.glob("*.jsonl"):
+            if file.name < oldest:
+                file.unlink(missing_ok=True)
+
+
+def folder(root: Path, pipeline: str) -> Path:
+    """Where the cuts of a pipeline are."""
+    return root / FOLDER / pipeline
+
+
+def pipelines(root: Path) -> list[str]:
+    """The pipelines below `root` that have cuts."""
+    return sorted(path.name for path in (root / FOLDER).iterdir()) if (root / FOLDER).is_dir() else []
+
+
+def latest(root: Path, pipeline: str) -> Cut | None:
+    """The newest cut of a pipeline; None: it has none that can be read."""
+    with suppress(FileNotFoundError):
+        return _decoded((folder(root, pipeline) / _LATEST).read_bytes())
+    return None
+
+
+def as_of(root: Path, pipeline: str, time: datetime) -> Cut | None:
+    """The last cut at a time or before; None: there is none from then, or none any more."""
+    until, until_ms = time.astimezone(UTC).strftime(_HOUR), time.timestamp() * 1000
+    for file in sorted(folder(root, pipeline).glob("*.jsonl"), reverse=True):
+        if file.name <= until:
+            found = [cut for cut in _cuts_in(file) if cut.at_ms <= until_ms]
+            if found:
+                return max(found, key=lambda cut: cut.at_ms)
+    return None
+
+
+def first(root: Path, pipeline: str) -> Cut | None:
+    """The oldest cut that is still known."""
+    files = sorted(folder(root, pipeline).glob("*.jsonl"))
+    return next((cut for file in files for cut in _cuts_in(file)), None)
+
+
+def opened(root: Path, cut: Cut, name: str) -> DeltaTable | None:
+    """A table as the cut says; None: it was made anew since, or is not there any more."""
+    with suppress(TableNotFoundError, DeltaError):
+        table = DeltaTable(root / name, version=cut.tables[name])
+        if table.metadata().configuration.get(QUERY_PROPERTY) == cut.query:
+            return table
+    return None
+
+
+def _cuts_in(file: Path) -> Iterator[Cut]:
+    with suppress(FileNotFoundError):
+        for line in file.read_bytes().splitlines():
+            if (cut := _decoded(line)) is not None:
+                yield cut
+
+
+def _decoded(line: bytes) -> Cut | None:
+    """None: the line was cut off, or another version of deltaworks wrote it."""
+    with suppress(msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+        cut = msgspec.json.decode(line, type=Cut)
+        return cut if cut.format == FORMAT else None
+    return None

@@ -1,0 +1,72 @@
+"""When the snapshots of a pipeline are refreshed: together, so that all of them show the same batch.
+
+While changelogs grow, rounds follow each other with a pause that is proportional to their cost: small snapshots are
+seconds old, and the largest take no more than a twentieth of a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from deltaworks.clock import ticks_s
+from deltaworks.lakehouse.snapshots import Snapshot, SnapshotRefresh
+
+REST_S = 10.0
+"""The shortest pause between two rounds."""
+REST = 20.0
+"""The pause is at least this many times as long as the last round took."""
+_ATTEMPTS = 3
+"""Attempts at a round that must not wait: another writer may rewrite the files that it replaces."""
+T = TypeVar("T")
+
+
+class SnapshotRounds(Generic[T]):
+    """The rounds of one pipeline.
+
+    Args:
+        snapshots: all of its snapshots.
+        moment: called when a round begins, between two batches: what its snapshots will stand for.
+    """
+
+    def __init__(self, snapshots: Sequence[Snapshot], moment: Callable[[], T]) -> None:
+        self._snapshots, self._moment = snapshots, moment
+        self._running: list[Snapshot] = []
+        self._begun: T | None = None
+        self.shown: T | None = None
+        """What all snapshots stand for; None: unknown, as not all of them were refreshed together."""
+        self._rests_until = ticks_s() + (REST_S if any(each.as_of_batch >= 0 for each in snapshots) else 0.0)
+
+    def forget(self) -> None:
+        """Notes that a table was changed by something else than a batch: what rounds stand for is unknown."""
+        self.shown = self._begun = None
+
+    def refresh(self, *, force: bool = False, eager: bool = False) -> list[SnapshotRefresh]:
+        """Commits a round whose rows are ready, and begins one if something has changed and the pause is over.
+
+        Args:
+            force: no pause, and wait for the result.
+            eager: no pause.
+
+        Returns:
+            The snapshots that this call has committed.
+        """
+        refreshed = self._finish(wait=force)
+        for _ in range(_ATTEMPTS if force else 1):
+            stale = [each for each in self._snapshots if each.stale]
+            if self._running or not stale or not (force or eager or ticks_s() >= self._rests_until):
+                break
+            self._running, self._begun = stale, self._moment()
+            for each in stale:
+                each.begin()
+            refreshed += self._finish(wait=force)
+        return refreshed
+
+    def _finish(self, *, wait: bool) -> list[SnapshotRefresh]:
+        if not self._running or not (wait or all(each.ready for each in self._running)):
+            return []
+        running, self._running = self._running, []
+        refreshed = [done for each in running if (done := each.finish()) is not None]
+        self.shown = self._begun if len(refreshed) == len(running) else None
+        self._rests_until = ticks_s() + max(REST_S, REST * sum(done.seconds for done in refreshed))
+        return refreshed
