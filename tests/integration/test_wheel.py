@@ -150,6 +150,20 @@ def test_a_new_project_is_green_with_the_core_and_pytest(wheel: Path, tmp_path: 
     assert (refused.returncode, refused.stderr.splitlines()[-1]) == (78, "  Hint: pip install pytest")
 
 
+def test_a_broker_in_a_container_needs_no_stack(wheel: Path, tmp_path: Path) -> None:
+    containers = environment(tmp_path / "containers", wheel, "containers", "pytest")
+    code = (
+        "from deltaworks.pytest_plugin import container, live\n"
+        "from deltaworks.runtime import consumer\n"
+        "from deltaworks.testing import sample_data\n"
+        "print(container.__name__)"
+    )
+
+    done = containers.run("python", "-c", code)
+
+    assert done.stdout == "deltaworks.pytest_plugin.container\n", done.stderr
+
+
 def test_the_lock_in_the_wheel_has_all_that_the_wheel_requires(wheel: Path) -> None:
     (ours,) = (path for path in ZipPath(wheel).iterdir() if path.name.endswith(".dist-info"))
     metadata = PathDistribution(ours)
