@@ -7,9 +7,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from deltaworks.cli.projects import Kind
 from deltaworks.stack.components import read_components
 
 ROOT = Path(__file__).parents[2]
@@ -90,13 +92,18 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def test_a_new_project_tests_its_pipeline_on_the_real_thing(project: Project) -> None:
-    made = project.run("deltaworks.cli", "init", "--pipeline", "sales")
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_new_project_tests_its_pipelines_on_the_real_thing(project: Project) -> None:
+    kinds = get_args(Kind)
+    made = [project.run("deltaworks.cli", "init", "--pipeline", "sales")]
+    for number, kind in enumerate(kinds[1:]):
+        made.append(project.run("deltaworks.cli", "new", "pipeline", f"p{number}", "--shows", kind))
     project.add("test_words_live.py", FAILING)
     tested = project.run("pytest", "-q")
 
-    assert made.returncode == 0, made.stderr
-    assert "6 passed" in tested.stdout, tested.stdout + tested.stderr
+    assert [each.stderr for each in made if each.returncode] == []
+    assert f"{2 + 4 * len(kinds)} passed" in tested.stdout, tested.stdout + tested.stderr
 
 
 def test_a_stream_writes_exactly_once_into_a_broker_in_a_container(project: Project) -> None:
