@@ -22,14 +22,17 @@ control_url = { file = "/run/secrets/registry" }
 Keys are those of `KEYS`. An environment variable wins over the file, and an environment of the file over what holds for
 all. Where neither names a Kafka, the one that the stack of the home runs is used.
 
-A secret is a reference, `{ env = "NAME" }`, `{ file = "path" }` or `{ command = ["program", "argument"] }`: it is read
-where it is needed, and never handed on as text.
+A secret is a reference, `{ env = "NAME" }`, `{ file = "path" }`, `{ command = ["program", "argument"] }` or
+`{ airflow = "connection" }`: it is read where it is needed, and never handed on as text. Only what a connection of
+Airflow says goes to other processes, in their environment, since most of them cannot look it up.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
+import pkgutil
 import re
 import subprocess
 import tomllib
@@ -37,7 +40,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -71,7 +74,14 @@ OURS = frozenset(
     )
 )
 """Settings of clients that exactly-once depends on, so nobody else sets them."""
-_REFERENCE = '{ env = "NAME" }, { file = "path" } or { command = ["program", "argument"] }'
+_REFERENCE = (
+    '{ env = "NAME" }, { file = "path" }, { command = ["program", "argument"] } or '
+    '{ airflow = "connection", field = "password" }'
+)
+_REFERENCE_KINDS = frozenset({"env", "file", "command", "airflow"})
+_FIELD = r"^(password|login|host|port|schema|url|extra\..+)$"
+_HANDED_ON = "DELTAWORKS_CONNECTION_"
+"""Prefix of variables with what connections of Airflow say."""
 _ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 _COMMAND_S = 30
 Kind: TypeAlias = Literal["kafka", "spark"]
@@ -88,7 +98,7 @@ _OURS_OF_SPARK = re.compile(
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a secret is: one of the fields `env`, `file` and `command` is given."""
+    """Where a secret is: one of the fields `env`, `file`, `command` and `airflow` is given."""
 
     origin: str
     """The key and its file, or the variable."""
@@ -97,6 +107,18 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     env: str | None = None
     file: str | None = None
     command: tuple[str, ...] | None = None
+    airflow: str | None = None
+    """Id of a connection of Airflow."""
+    field: Annotated[str, msgspec.Meta(pattern=_FIELD)] = "password"
+    """What of the connection: one of its fields, `url` (of a PostgreSQL, as `control_url` has it) or `extra.NAME`."""
+
+    @property
+    def variable(self) -> str | None:
+        """The environment variable that has the secret, or, for a connection of Airflow, may have it."""
+        if self.airflow is None:
+            return self.env
+        text = re.sub("[^A-Za-z0-9]", lambda other: f"_{ord(other[0]):X}_", f"{self.airflow} {self.field}")
+        return f"{_HANDED_ON}{text}"
 
     def read(self, variables: Mapping[str, str] | None = None) -> str:
         """The secret.
@@ -112,12 +134,30 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
             if not value:
                 raise ConfigurationError(f"{self.origin} refers to the variable {self.env}, which is not set.")
             return value
+        if self.airflow is not None:
+            handed_on = (os.environ if variables is None else variables).get(self.variable or "")
+            return handed_on or self._of_airflow(self.airflow)
         if self.file is not None:
             try:
                 return (Path(self.folder) / Path(self.file).expanduser()).read_text(encoding="utf-8").rstrip("\n")
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigurationError(f"{self.origin} refers to a file that cannot be read: {error}.") from None
         return _output(self.command or (), self.origin, self.folder)
+
+    def _of_airflow(self, conn_id: str) -> str:
+        try:  # by its name: it is above this module, and imports Airflow
+            value_of = pkgutil.resolve_name("deltaworks.airflow.connections:value_of")
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"{self.origin} refers to a connection of Airflow, but '{error.name}' is not installed.",
+                hint="pip install 'deltaworks[airflow]'",
+            ) from None
+        try:
+            return str(value_of(conn_id, self.field))
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{self.origin} refers to a connection of Airflow: {error.message}", hint=error.hint
+            ) from None
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +235,19 @@ class Values:
     def get(self, name: str) -> str | None:
         """The value of a variable; None: neither says anything."""
         return self.variables.get(name) or (self.of_file[name].text if name in self.of_file else None)
+
+    def handed_on(self) -> dict[str, str]:
+        """The variables that other processes need to follow the references.
+
+        A connection that Airflow does not find here is left out: the other process may find it.
+        """
+        found = dict(self.passed_on)
+        in_tables = [setting for table in self.tables.values() for setting in table.values()]
+        for reference in (*(each.reference for each in self.of_file.values()), *in_tables):
+            if isinstance(reference, Reference) and reference.airflow is not None and reference.variable is not None:
+                with contextlib.suppress(ConfigurationError):
+                    found.setdefault(reference.variable, reference.read())
+        return found
 
     def kept(self) -> Values:
         """The part to keep with the settings: of variables, only which of them are set."""
@@ -278,7 +331,7 @@ def read(project: Path, variables: Mapping[str, str]) -> Values:
     }
     in_tables = [setting for table in tables.values() for setting in table.values()]
     references = [*(each.reference for each in found.values()), *in_tables]
-    named = {each.env for each in references if isinstance(each, Reference) and each.env is not None}
+    named = {each.variable for each in references if isinstance(each, Reference) and each.variable is not None}
     passed_on = {name: variables[name] for name in named if variables.get(name)}
     return Values(variables, found, chosen, passed_on, tables, origins)
 
@@ -432,7 +485,8 @@ def _reference(given: Mapping[str, Any], origin: str, folder: Path) -> Reference
         reference = msgspec.convert({**given, "origin": origin, "folder": str(folder)}, Reference)
     except msgspec.ValidationError:
         reference = None
-    if reference is None or len(given) != 1 or not {"env", "file", "command"} & given.keys() or reference.command == ():
+    kinds = given.keys() - ({"field"} if "airflow" in given else set())
+    if reference is None or len(kinds) != 1 or not kinds <= _REFERENCE_KINDS or reference.command == ():
         raise ConfigurationError(f"{origin} is no reference.", hint=f"a reference is {_REFERENCE}")
     return reference
 

@@ -186,7 +186,7 @@ class Settings:
         }
         named = {name: str(value) for name, value in (text | optional).items() if value is not None and str(value)}
         secret = {name for name in named if self.values.is_reference(name)}
-        return {name: value for name, value in named.items() if name not in secret} | dict(self.values.passed_on)
+        return {name: value for name, value in named.items() if name not in secret} | self.values.handed_on()
 
     @staticmethod
     def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:

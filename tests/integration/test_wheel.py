@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PathDistribution, distribution
 from pathlib import Path
+from typing import get_args
 from zipfile import Path as ZipPath
 from zipfile import ZipFile
 
@@ -18,7 +19,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from deltaworks.cli.projects import Kind
+
 ROOT = Path(__file__).parents[2]
+KINDS = list(enumerate(get_args(Kind)))
 EXAMPLE = """
 from datetime import timedelta
 from deltaworks import Column, Pipeline, StreamsBuilder, TimeWindows
@@ -141,13 +145,29 @@ def test_a_new_project_is_green_with_the_core_and_pytest(wheel: Path, tmp_path: 
     project = tmp_path / "my-streams"
 
     made = cli.run("deltaworks", "init", str(project))
-    added = cli.run("deltaworks", "new", "pipeline", "refunds", "--join", cwd=project)
+    added = [cli.run("deltaworks", "new", "pipeline", f"p{n}", "--shows", kind, cwd=project) for n, kind in KINDS]
     tested = core.run("python", "-m", "pytest", "-q", cwd=project)
     refused = cli.run("deltaworks", "test", cwd=project)
 
-    assert (made.returncode, added.returncode) == (0, 0), made.stderr + added.stderr
-    assert "6 passed, 2 skipped" in tested.stdout, tested.stdout + tested.stderr
+    assert made.returncode == 0, made.stderr
+    assert [each.stderr for each in added if each.returncode] == []
+    pipelines = 1 + len(KINDS)
+    assert f"{3 * pipelines} passed, {pipelines} skipped" in tested.stdout, tested.stdout + tested.stderr
     assert (refused.returncode, refused.stderr.splitlines()[-1]) == (78, "  Hint: pip install pytest")
+
+
+def test_a_broker_in_a_container_needs_no_stack(wheel: Path, tmp_path: Path) -> None:
+    containers = environment(tmp_path / "containers", wheel, "containers", "pytest")
+    code = (
+        "from deltaworks.pytest_plugin import container, live\n"
+        "from deltaworks.runtime import consumer\n"
+        "from deltaworks.testing import sample_data\n"
+        "print(container.__name__)"
+    )
+
+    done = containers.run("python", "-c", code)
+
+    assert done.stdout == "deltaworks.pytest_plugin.container\n", done.stderr
 
 
 def test_the_lock_in_the_wheel_has_all_that_the_wheel_requires(wheel: Path) -> None:

@@ -5,8 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
+import pytest
+
+from deltaworks.cli.projects import Kind
+from deltaworks.stack.components import read_components
+
+ROOT = Path(__file__).parents[2]
 FAILING = """
 import pytest
 from deltaworks import Pipeline, StreamsBuilder
@@ -40,18 +48,70 @@ def test_a_stream_that_fails_says_why(kafka, stream, tables):
 """
 
 
-def test_a_new_project_tests_its_pipeline_on_the_real_thing(tmp_path: Path) -> None:
-    ours = ("DELTAWORKS_", "PYTEST_")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+ENGINE = """
+from pathlib import Path
 
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
+import pytest
+from tests.support.docker_engine import answering
+
+
+@pytest.fixture(scope="session", autouse=True)
+def engine():
+    with answering(Path("containers").absolute()) as engine:
+        yield
+    told = "".join(f"{line}\\n" for line in engine.told)
+    Path("told").write_text(told + "".join(container.status for container in engine.made))
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A new one, and its tests."""
+
+    folder: Path
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        ours = ("DELTAWORKS_", "PYTEST_")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         return subprocess.run(
-            [sys.executable, "-m", *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            [sys.executable, "-m", *command],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
-    made = run("deltaworks.cli", "init", "--pipeline", "sales")
-    (tmp_path / "tests" / "test_words_live.py").write_text(FAILING)
-    tested = run("pytest", "-q")
+    def add(self, name: str, content: str) -> None:
+        (self.folder / "tests").mkdir(exist_ok=True)
+        (self.folder / "tests" / name).write_text(content)
 
-    assert made.returncode == 0, made.stderr
-    assert "6 passed" in tested.stdout, tested.stdout + tested.stderr
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_new_project_tests_its_pipelines_on_the_real_thing(project: Project) -> None:
+    kinds = get_args(Kind)
+    made = [project.run("deltaworks.cli", "init", "--pipeline", "sales")]
+    for number, kind in enumerate(kinds[1:]):
+        made.append(project.run("deltaworks.cli", "new", "pipeline", f"p{number}", "--shows", kind))
+    project.add("test_words_live.py", FAILING)
+    tested = project.run("pytest", "-q")
+
+    assert [each.stderr for each in made if each.returncode] == []
+    assert f"{2 + 4 * len(kinds)} passed" in tested.stdout, tested.stdout + tested.stderr
+
+
+def test_a_stream_writes_exactly_once_into_a_broker_in_a_container(project: Project) -> None:
+    project.add("conftest.py", ENGINE)
+    project.add("test_words_live.py", FAILING)
+
+    tested = project.run("pytest", "-q", "--deltaworks-kafka", "container", "-k", "topics_are_read")
+
+    image = read_components(ROOT / "infra").software["kafka"].image
+    assert "1 passed" in tested.stdout, tested.stdout + tested.stderr
+    assert (project.folder / "told").read_text().splitlines() == [f"image {image}", "started", "removed", "exited"]

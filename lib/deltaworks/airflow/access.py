@@ -1,6 +1,7 @@
 """Where the tasks and the DAG files of a project get their settings: from the environment or from a connection.
 
-A DAG file reads no connection: the DAG processor needs the folder of the project and no secret.
+A DAG file reads no connection: the DAG processor needs the folder of the project and no secret, unless a setting of the
+project refers to one.
 """
 
 from __future__ import annotations

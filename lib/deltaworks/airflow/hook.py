@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from deltaworks import config
+from deltaworks.airflow.connections import as_text, decoded, registry_url, there
 from deltaworks.airflow.executors import placed
 from deltaworks.airflow.provider import CONNECTION_TYPE
 from deltaworks.doctor import Finding, examine
@@ -40,16 +38,11 @@ _FIELDS = {
 """The fields of the form that a finding is about."""
 
 
-T = TypeVar("T")
-
-
 class _Extra(msgspec.Struct, frozen=True):
     project: str | None = None
     environment: str | None = None
     home: str | None = None
     kafka_conn_id: str | None = None
-    sslmode: str | None = None
-    sslrootcert: str | None = None
 
 
 class DeltaworksHook(BaseHook):
@@ -76,20 +69,20 @@ class DeltaworksHook(BaseHook):
         Raises:
             ConfigurationError: there is no such connection, or it has a value that cannot be used.
         """
-        with _there(self.deltaworks_conn_id):
+        with there(self.deltaworks_conn_id):
             connection = self.get_connection(self.deltaworks_conn_id)
         if (kafka_id := _extra(connection).kafka_conn_id) is None:
             return self._settings(connection)
-        with _there(kafka_id, named_by=self.deltaworks_conn_id):
+        with there(kafka_id, named_by=self.deltaworks_conn_id):
             return self._settings(connection, self.get_connection(kafka_id))
 
     async def settings_async(self) -> Settings:
         """Like `settings`, for a trigger, whose event loop must not wait."""
-        with _there(self.deltaworks_conn_id):
+        with there(self.deltaworks_conn_id):
             connection = await self.aget_connection(self.deltaworks_conn_id)
         if (kafka_id := _extra(connection).kafka_conn_id) is None:
             return await asyncio.to_thread(self._settings, connection)
-        with _there(kafka_id, named_by=self.deltaworks_conn_id):
+        with there(kafka_id, named_by=self.deltaworks_conn_id):
             kafka = await self.aget_connection(kafka_id)
         return await asyncio.to_thread(self._settings, connection, kafka)
 
@@ -132,29 +125,14 @@ def variables(connection: Connection, kafka: Connection | None = None) -> dict[s
         config.PROJECT: extra.project,
         config.ENVIRONMENT: extra.environment,
         config.KEYS["home"]: extra.home,
-        config.KEYS["control_url"]: _registry_url(connection, extra) if connection.host else None,
+        config.KEYS["control_url"]: registry_url(connection) if connection.host else None,
     }
     return {name: value for name, value in named.items() if value} | ({} if kafka is None else _of_kafka(kafka))
 
 
-def _registry_url(connection: Connection, extra: _Extra) -> str:
-    from sqlalchemy.engine import URL  # not where DAGs are parsed
-
-    query = {"sslmode": extra.sslmode, "sslrootcert": extra.sslrootcert}
-    return URL.create(
-        "postgresql+psycopg",
-        username=connection.login or "deltaworks",
-        password=connection.password or None,
-        host=connection.host,
-        port=connection.port,
-        database=connection.schema or "deltaworks",
-        query={name: value for name, value in query.items() if value},
-    ).render_as_string(hide_password=False)
-
-
 def _of_kafka(kafka: Connection) -> dict[str, str]:
     """Address and settings of Kafka's clients, without those that only clients of Airflow's operators need."""
-    given = _decoded(kafka, dict[str, str | bool | int | float | None])
+    given = decoded(kafka, dict[str, str | bool | int | float | None])
     address = given.pop("bootstrap.servers", None) or given.pop("metadata.broker.list", None)
     if not address:
         raise ConfigurationError(
@@ -162,7 +140,7 @@ def _of_kafka(kafka: Connection) -> dict[str, str]:
             hint='its extra is JSON, such as {"bootstrap.servers": "kafka-1:9092"}',
         )
     settings = {
-        config.kafka_variable(name): str(value).lower() if isinstance(value, bool) else str(value)
+        config.kafka_variable(name): as_text(value)
         for name, value in given.items()
         if value is not None and name not in config.OURS and not name.endswith("_cb")
     }
@@ -170,30 +148,8 @@ def _of_kafka(kafka: Connection) -> dict[str, str]:
 
 
 def _extra(connection: Connection) -> _Extra:
-    extra = _decoded(connection, _Extra)
+    extra = decoded(connection, _Extra)
     return msgspec.structs.replace(extra, kafka_conn_id=extra.kafka_conn_id or None)
-
-
-def _decoded(connection: Connection, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(connection.extra or "{}", type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(
-            f"The extra of the connection {connection.conn_id!r} cannot be used: {error}."
-        ) from None
-
-
-@contextmanager
-def _there(conn_id: str, named_by: str | None = None) -> Iterator[None]:
-    """Says which connection is missing, and who needs it."""
-    try:
-        yield
-    except AirflowNotFoundException:
-        named = "" if named_by is None else f", which the connection {named_by!r} names"
-        raise ConfigurationError(
-            f"There is no connection {conn_id!r}{named}.",
-            hint=f"add it under Admin > Connections, or with `airflow connections add {conn_id}`",
-        ) from None
 
 
 def _told(finding: Finding) -> str:

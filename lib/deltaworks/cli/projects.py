@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 from rich.text import Text
@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 TEMPLATES = Path(__file__).parent / "project"
-Join = Annotated[bool, typer.Option("--join", help="Show a stream that is joined with a table.")]
+Kind: TypeAlias = Literal["windows", "join", "global-table", "sessions", "suppress", "processor"]
+"""What a new pipeline can show; each has a file in `project/shows/`."""
+Shows = Annotated[
+    Kind,
+    typer.Option(
+        help="What it shows: an aggregate per window (windows), a stream joined with a table (join) or a global table "
+        "(global-table), session windows (sessions), final results into a topic (suppress), or a processor with a "
+        "store and a punctuator (processor).",
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -40,7 +49,7 @@ def add_to(app: typer.Typer) -> None:
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder of the project, which may exist.")] = Path(),
     pipeline: Annotated[str, typer.Option(help="Name of the first pipeline.")] = "payments",
-    join: Join = False,
+    shows: Shows = "windows",
 ) -> None:
     """Make a project: a pipeline with its test, data and checks, settings, CI and containers."""
     from deltaworks.stack.compose import compose_files
@@ -56,7 +65,7 @@ def init(
         ".github/workflows/ci.yml": _rendered("ci.yml", values),
         "dags/streams.py": _rendered("streams.py", values),
         **compose_files(settings),
-        **_pipeline_files(pipeline, join=join),
+        **_pipeline_files(pipeline, shows),
     }
     _write(folder, files)
     out.print(Text(f"{len(files)} files in {folder}; `deltaworks test` runs the tests"))
@@ -64,11 +73,11 @@ def init(
 
 def new_pipeline(
     name: Annotated[str, typer.Argument(help="Name of the pipeline: its file in jobs/, without `.py`.")],
-    join: Join = False,
+    shows: Shows = "windows",
 ) -> None:
     """Add a pipeline with its test, sample data and checks."""
     project = Settings.from_environment().project
-    files = _pipeline_files(name, join=join)
+    files = _pipeline_files(name, shows)
     _write(project, files)
     for file in files:
         out.print(Text(file))
@@ -86,9 +95,9 @@ def test(context: typer.Context) -> None:
     raise typer.Exit(done.returncode)
 
 
-def _pipeline_files(name: str, *, join: bool) -> dict[str, str]:
+def _pipeline_files(name: str, shows: Kind) -> dict[str, str]:
     """Path below the project -> content."""
-    values = {**_names(name), "join": join}
+    values = {**_names(name), "shows": shows}
     return {
         f"jobs/{name}.py": _rendered("job.py", values),
         f"jobs/sample_data/{name}.py": _rendered("sample_data.py", values),

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+KINDS = ("auto", "native", "container")
+"""How the broker runs; `auto`: the first of the others that is possible here."""
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -24,6 +27,24 @@ if TYPE_CHECKING:
     from deltaworks.settings import Settings
     from deltaworks.testing.driver import TopologyTestDriver
     from deltaworks.topology.plan import Plan
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the option that says how the broker of the fixture `kafka` runs."""
+    said = (
+        "the Kafka of the fixture `kafka`: native (deltaworks[stack] and Java), container (deltaworks[containers] and "
+        "Docker), or auto, the first of them that is possible"
+    )
+    parser.getgroup("deltaworks").addoption(
+        "--deltaworks-kafka", choices=KINDS, help=f"{said}; default: the ini option"
+    )
+    parser.addini("deltaworks_kafka", f"{said}; default: auto", default="auto")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuses an unknown kind of broker at once."""
+    if (kind := config.getini("deltaworks_kafka")) not in KINDS:
+        raise pytest.UsageError(f"deltaworks_kafka is {kind!r}; it must be one of {', '.join(KINDS)}")
 
 
 @pytest.fixture
@@ -44,17 +65,13 @@ def driver_for() -> Iterator[Callable[..., TopologyTestDriver]]:
 
 
 @pytest.fixture(scope="session")
-def deltaworks_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """A Kafka broker that ends with pytest, even if pytest is killed; needs `deltaworks[all]` and Java."""
-    from deltaworks.pytest_plugin.live import own_settings
-    from deltaworks.stack.lifecycle import down, up
+def deltaworks_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """A Kafka broker that ends with pytest, even if pytest is killed; `--deltaworks-kafka` says how it runs."""
+    from deltaworks.pytest_plugin.brokers import running
 
-    settings = own_settings(tmp_path_factory.mktemp("deltaworks-broker"))
-    up(settings, only=["kafka"], tethered=True)
-    try:
+    kind = pytestconfig.getoption("deltaworks_kafka") or pytestconfig.getini("deltaworks_kafka")
+    with running(kind, tmp_path_factory.mktemp("deltaworks-broker")) as settings:
         yield settings
-    finally:
-        down(settings)
 
 
 @pytest.fixture

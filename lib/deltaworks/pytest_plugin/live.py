@@ -1,7 +1,7 @@
 """The real thing in a test: a Kafka broker, a pipeline on Spark, and its Delta tables.
 
-The fixtures `kafka`, `stream` and `tables` of the pytest plugin give them to a test. The broker is started once,
-natively; each test has topics, a checkpoint and tables of its own.
+The fixtures `kafka`, `stream` and `tables` of the pytest plugin give them to a test. The broker is started once
+(`brokers`); each test has topics, a checkpoint and tables of its own.
 """
 
 from __future__ import annotations

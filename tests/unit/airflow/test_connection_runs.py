@@ -30,3 +30,10 @@ def test_airflow_shows_the_id_of_the_connection_and_nobody_its_secret(runs: dict
     assert "shop" in run.rendered
     assert run.said
     assert SECRET not in run.rendered + run.said
+
+
+def test_a_task_finds_what_its_project_refers_to_in_the_database_of_airflow(runs: dict[str, Run]) -> None:
+    run = runs["with a reference"]
+
+    assert (run.task, run.home, run.password, run.handed_on) == ("skipped", "referring/own", SECRET, True)
+    assert SECRET not in run.rendered + run.said

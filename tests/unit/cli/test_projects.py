@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
+import random
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from deltaworks.cli import app as cli
+from deltaworks.cli.projects import TEMPLATES, Kind
+from deltaworks.quality import validate
 from deltaworks.settings import Settings
+from deltaworks.testing.recorded import run_recorded
+from jobs.sample_data.kafka import PARTITIONS
+from tests.unit.jobs.recomputing import micro_batches, random_cuts, rows_of, tables_of
+
+ROOT = Path(__file__).parents[3]
+KINDS = list(get_args(Kind))
 
 
 def deltaworks(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> int:
@@ -27,11 +39,11 @@ def files(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
 
 
-def test_a_new_project_passes_its_own_tests_lint_and_types(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_new_project_passes_its_own_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     project = tmp_path / "My streams"
 
     assert deltaworks(monkeypatch, tmp_path, "init", str(project)) == 0
-    assert deltaworks(monkeypatch, project, "new", "pipeline", "user_refunds", "--join") == 0
+    assert deltaworks(monkeypatch, project, "new", "pipeline", "user_refunds", "--shows", "join") == 0
 
     assert files(project) == {
         *("README.md", "pyproject.toml", "deltaworks.toml", "docker-compose.yml", ".gitignore"),
@@ -47,13 +59,59 @@ def test_a_new_project_passes_its_own_tests_lint_and_types(monkeypatch: pytest.M
     }
     assert 'name = "my-streams"' in (project / "pyproject.toml").read_text()
     assert deltaworks(monkeypatch, project, "test", "-q", "--ignore-glob", "*_live.py") == 0
+    settings = Settings.from_environment({}, cwd=project / "jobs")
+    assert (settings.project, settings.cores, settings.values.environment) == (project, 2, "dev")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a pipeline of each kind, which has the name of the kind."""
+    project = tmp_path_factory.mktemp("shows")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for number, kind in enumerate(KINDS):
+            command = ("new", "pipeline", name_of(kind)) if number else ("init", "--pipeline", name_of(kind))
+            assert deltaworks(monkeypatch, project, *command, "--shows", kind) == 0
+    return project
+
+
+def name_of(kind: str) -> str:
+    return f"shows_{kind.replace('-', '_')}"
+
+
+def test_each_kind_passes_its_own_tests_lint_and_types(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert deltaworks(monkeypatch, project, "test", "-q", "--ignore-glob", "*_live.py") == 0
     for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]):
         done = subprocess.run(
             [sys.executable, "-m", *command], cwd=project, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    settings = Settings.from_environment({}, cwd=project / "jobs")
-    assert (settings.project, settings.cores, settings.values.environment) == (project, 2, "dev")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_kind_writes_passes_its_suite(kind: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(project))
+    job, data, quality = (
+        importlib.import_module(f"jobs.{folder}{name_of(kind)}") for folder in ("", "sample_data.", "quality.")
+    )
+    rows = rows_of(data.records(2_000))
+    cuts = random_cuts(rows, 6, random.Random(1))
+    topics = {row.topic: PARTITIONS for row in rows}
+    recording = run_recorded(job.pipeline.plan(), topics, micro_batches(rows, cuts), errors=job.pipeline.errors)
+
+    tables = tables_of(job.pipeline, recording, cuts)
+    verdicts = validate(tables, quality.suites)
+
+    assert [(v.table, v.expects, v.error, v.sample) for v in verdicts if not v.passed] == []
+    assert quality.suites.keys() == tables.keys()
+    assert [verdict.expects for verdict in verdicts if not verdict.why or not verdict.rows] == []
+
+
+def test_each_kind_is_a_template_and_is_told_in_the_docs() -> None:
+    page = (ROOT / "docs" / "how-to" / "own-project.md").read_text()
+
+    assert {file.stem for file in (TEMPLATES / "shows").iterdir()} == set(KINDS)
+    told = re.findall(r"^\| `([\w-]+)` \| [^|]+ \|$", page.partition("`--shows`")[2], re.MULTILINE)
+    assert told[: len(KINDS)] == KINDS
 
 
 def test_failing_tests_are_the_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
