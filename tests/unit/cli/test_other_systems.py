@@ -86,7 +86,7 @@ def test_a_project_is_made_and_its_tests_pass(environment: dict[str, str], tmp_p
     project = tmp_path / "streams"
 
     made = run(environment, tmp_path, "-m", "deltaworks.cli", "init", str(project))
-    added = run(environment, project, "-m", "deltaworks.cli", "new", "pipeline", "refunds", "--join")
+    added = run(environment, project, "-m", "deltaworks.cli", "new", "pipeline", "refunds", "--shows", "join")
     tested = run(environment, project, "-m", "deltaworks.cli", "test", "-q", "--ignore-glob", "*_live.py")
 
     assert (made.returncode, added.returncode) == (0, 0), made.stderr + added.stderr
