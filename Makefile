@@ -70,6 +70,10 @@ check-replay: .venv/.complete ## Replays of running streams: equal, archived, st
 check-defects: .venv/.complete ## Plant defects into the tables of every job: what does the gate stop, and does it let clean runs pass
 	$(BIN)/python -u -m tests.system.data_defects
 
+.PHONY: check-versions
+check-versions: .venv/.complete ## The wheel with the lowest and highest versions that it allows, and some between: [ROWS="lowest newest"]
+	$(BIN)/python -u -m tests.versions $(ROWS)
+
 .PHONY: bench
 bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, into bench-results.json
 	$(BIN)/python -m tests.benchmarks.run

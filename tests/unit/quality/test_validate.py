@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from great_expectations.expectations.row_conditions import Column
 from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.quality import Outcome, Verdict, validate
 
+NOT_COMPARABLE = "'>' not supported|Invalid comparison"
+"""What pandas 2 and pandas 3 say."""
 ORDERS = pa.table({"id": [1, 2, 2], "city": ["Lyon", None, "Boston"], "cents": [100, 5, -7]})
 
 
@@ -111,7 +114,7 @@ def test_a_description_says_it_better() -> None:
     ("expectation", "error"),
     [
         (gxe.ExpectColumnValuesToNotBeNull(column="town"), "There is no column 'town'; columns: id, city, cents"),
-        (gxe.ExpectColumnPairValuesAToBeGreaterThanB(column_A="city", column_B="id"), "'>' not supported"),
+        (gxe.ExpectColumnPairValuesAToBeGreaterThanB(column_A="city", column_B="id"), NOT_COMPARABLE),
         (gxe.ExpectCompoundColumnsToBeUnique(column_list=["id", "town"]), "town"),
         (gxe.ExpectColumnMaxToBeBetween(column="city", max_value=3), "not supported"),
         (gxe.ExpectColumnValuesToBeBetween(column="id", min_value={"$PARAMETER": "least"}), "least"),
@@ -124,7 +127,7 @@ def test_what_cannot_be_checked_is_an_error_and_no_bad_data(expectation: Expecta
     verdict = verdict_on(ORDERS, expectation)
 
     assert verdict.outcome is Outcome.ERROR and verdict.blocks and not verdict.passed
-    assert verdict.error is not None and error in verdict.error
+    assert verdict.error is not None and re.search(error, verdict.error)
     assert (verdict.unexpected, verdict.sample) == (None, ())
 
 

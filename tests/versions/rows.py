@@ -1,0 +1,43 @@
+"""Which versions are tried, and with which tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_AIRFLOW = "tests/integration/own_stack/test_airflow_stream.py"
+_QUALITY = "tests/unit/quality"
+_SPARK = ("tests/spark/test_streaming.py", "tests/spark/test_cases.py")
+_ALL = (
+    *("tests/unit", "--ignore=tests/unit/jobs", "--ignore=tests/unit/tooling"),
+    *("tests/conformance/test_conformance.py", "tests/conformance/test_micro_batches.py"),
+    *("tests/system/data_defects", _AIRFLOW, *_SPARK),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One set of versions."""
+
+    tests: tuple[str, ...]
+    """Arguments of pytest."""
+    extras: tuple[str, ...] = ("all",)
+    lowest: bool = False
+    """Whether each dependency of ours has the lowest version of its range; else the highest."""
+    constraints: tuple[str, ...] = ()
+    """What some packages have instead."""
+
+
+ROWS = {
+    "lowest": Row(lowest=True, tests=_ALL),
+    "newest": Row(tests=_ALL),
+    "pandas-3.0": Row(
+        extras=("quality", "stack"), constraints=("pandas==3.0.*", "great-expectations==1.23.*"), tests=(_QUALITY,)
+    ),
+    "pandas-3.1": Row(extras=("quality", "stack"), constraints=("pandas==3.1.*",), tests=(_QUALITY,)),
+    # Without delta-spark, which only `all` has: it requires PySpark 4.2.0.
+    "pyspark-4.2.1": Row(
+        extras=("airflow", "quality", "spark", "stack"),
+        constraints=("pyspark==4.2.1",),
+        tests=("tests/unit/spark", *_SPARK),
+    ),
+}
