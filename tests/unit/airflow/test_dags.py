@@ -42,8 +42,9 @@ def test_every_pipeline_has_its_dags_and_there_is_one_reconciler(files: list[Par
     assert sorted(dag_id for file in files for dag_id in file.dags) == DAGS
 
 
-def test_every_file_is_parsed_in_less_than_300_ms(files: list[ParsedFile]) -> None:
-    assert {file.file: file.seconds for file in files if file.seconds >= 0.3} == {}
+def test_every_file_is_parsed_quickly(files: list[ParsedFile]) -> None:
+    """Eight loops are 0.38 s on the machine on which a file takes 0.27 s."""
+    assert {file.file: file.paces for file in files if file.paces >= 8} == {}
 
 
 def test_parsing_loads_no_engine_and_no_client(files: list[ParsedFile]) -> None:
