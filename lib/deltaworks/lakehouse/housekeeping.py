@@ -83,7 +83,8 @@ class Housekeeping:
         if self._log.checkpoint_due() and (self._checkpoint is None or self._checkpoint.done()):
             self._finish_checkpoint()
             self._log.checkpoint_begins()
-            self._checkpoint = self._background.submit(self._log.checkpoint)
+            clean = now_ms - shown_ms < self._keep_replaced_ms
+            self._checkpoint = self._background.submit(self._log.checkpoint, clean=clean)
 
     def close(self) -> None:
         """Waits for work in progress."""

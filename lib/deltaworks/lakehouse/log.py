@@ -394,8 +394,11 @@ class DeltaLog:
         """Starts to count the growth towards the next checkpoint."""
         self._actions_since_checkpoint = self._commits_since_checkpoint = 0
 
-    def checkpoint(self) -> None:
+    def checkpoint(self, *, clean: bool = True) -> None:
         """Lets delta-rs write a checkpoint of the latest version and drop log files that are no longer needed.
+
+        Args:
+            clean: whether log files are dropped.
 
         They are dropped once the checkpoint is on the disk and can be read. The method uses only the path of this
         object, so another thread may run it while commits go on.
@@ -409,7 +412,8 @@ class DeltaLog:
         files.sync([*parts, self._folder / "_last_checkpoint"])
         reach(f"delta.checkpoint_written:{self.path.name}")
         versions.check_checkpoint(parts)
-        table.cleanup_metadata()
+        if clean:
+            table.cleanup_metadata()
 
     def expire(self, older_than_ms: int, limit: int = 10_000) -> int:
         """Deletes files that were removed before a time; returns how many still existed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from copy import deepcopy
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from deltaworks import clock, tables
 from deltaworks.errors import ConfigurationError
-from deltaworks.lakehouse import cuts
+from deltaworks.lakehouse import cuts, log
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.lakehouse.cuts import Cut, CutWriter
 from deltaworks.lakehouse.log import Commit
@@ -142,12 +143,17 @@ def test_nothing_is_written_when_nothing_has_happened(tmp_path: Path) -> None:
 
 def test_files_of_the_newest_cut_stay_however_old_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     committer, expected = whole(tmp_path, 5)
-    before, later = deepcopy(expected), clock.wall_ms() + 3_600_000
+    before, later = deepcopy(expected), clock.wall_ms() + 7_200_000
     monkeypatch.setattr("deltaworks.lakehouse.housekeeping.cautious_ms", lambda: later)
+    monkeypatch.setattr(log, "_CHECKPOINT_MAX_COMMITS", 1)
+    for file in tmp_path.glob("*/_delta_log/*.json"):
+        os.utime(file, (0, 0))  # what delta-rs goes by
 
     for batch in range(5, 12):  # snapshots rest, so there is no newer cut
         committer.commit(batch, write_batch(task_tables(tmp_path), batch, expected))
         committer.publish_cut()
+        committer.settle()
+    assert len(list(tmp_path.glob("orders/_delta_log/*.checkpoint.parquet"))) > 3
 
     assert seen(tmp_path).batch_id == 4
     check(tmp_path, before)
