@@ -13,10 +13,12 @@ import msgspec
 from deltaworks.cli.console import plain
 
 if TYPE_CHECKING:
+    from deltaworks.control.heartbeat import Heartbeat
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
     from deltaworks.control.set_aside import Entry
     from deltaworks.doctor import Finding
     from deltaworks.lakehouse.catalog import TableInfo
+    from deltaworks.lakehouse.described import TableDescribed
     from deltaworks.lakehouse.publish.ownership import Handover
     from deltaworks.lakehouse.publish.publication import Publication
     from deltaworks.quality import Verdict
@@ -56,6 +58,67 @@ class Tables(_Document, frozen=True, kw_only=True):
     """`deltaworks tables --json`"""
 
     tables: list[TableListed]
+
+
+class ColumnListed(_Document, frozen=True, kw_only=True):
+    """A column of a table."""
+
+    name: str
+    type: str
+    """In Delta's notation."""
+    meaning: str | None
+    is_key: bool
+
+
+class VerdictListed(_Document, frozen=True, kw_only=True):
+    """The last check of a table."""
+
+    at: datetime
+    run_id: str
+    outcomes: dict[str, int]
+    """Outcome -> number of checks with it."""
+
+
+class TableShown(_Document, frozen=True, kw_only=True):
+    """`deltaworks tables show NAME --json`"""
+
+    table: TableListed
+    description: str | None
+    kind: str | None
+    """null: no pipeline wrote the table."""
+    grain: str | None
+    """What one row is."""
+    note: str | None
+    pipeline: str | None
+    code: str | None
+    """The code that the pipeline runs, as `deltaworks status NAME` shows it."""
+    columns: list[ColumnListed]
+    partitioned_by: tuple[str, ...]
+    shown_batch_id: int | None
+    """The batch as of which readers see all tables of the pipeline."""
+    shown_at: datetime | None
+    lag_records: int | None
+    """Records in the source topics that no table shows yet."""
+    offsets: dict[str, dict[str, int]]
+    """Topic -> partition -> next offset after the last batch."""
+    checked: VerdictListed | None
+    example: str
+
+    @classmethod
+    def of(
+        cls, found: TableDescribed, beat: Heartbeat | None, code: str | None, checked: VerdictListed | None
+    ) -> TableShown:
+        return cls._from(
+            found,
+            table=TableListed.of(found.info),
+            columns=[ColumnListed._from(column) for column in found.columns],
+            shown_batch_id=None if found.cut is None else found.cut.batch_id,
+            shown_at=None if found.cut is None else found.cut.at,
+            lag_records=None if beat is None else beat.lag_records,
+            offsets={} if beat is None else beat.next_offsets,
+            code=code,
+            checked=checked,
+        )
 
 
 class PipelineListed(_Document, frozen=True, kw_only=True):
@@ -299,7 +362,7 @@ class Doctor(_Document, frozen=True, kw_only=True):
     checks: list[FindingListed]
 
 
-DOCUMENTS = (Tables, Status, Quality, Replays, SetAside, Config, Doctor)
+DOCUMENTS = (Tables, TableShown, Status, Quality, Replays, SetAside, Config, Doctor)
 
 
 def instant(time_ms: int) -> datetime:

@@ -1,29 +1,37 @@
-"""The commands `tables`, `tables repair` and `sql`, which read the Delta tables without Spark."""
+"""The commands `tables`, `tables show`, `tables repair` and `sql`, which read the Delta tables without Spark."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
+from rich.text import Text
 
 from deltaworks.cli.console import AsJson, err, out, print_json, print_table, write_csv
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from deltaworks.cli.listings import TableShown, VerdictListed
 
 Format: TypeAlias = Literal["table", "csv", "json"]
 
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    group = typer.Typer(help="List the Delta tables; repair one.", invoke_without_command=True)
+    group = typer.Typer(help="List the Delta tables; show or repair one.", invoke_without_command=True)
     group.callback()(tables)
+    group.command()(show)
     group.command()(repair)
     app.add_typer(group, name="tables", rich_help_panel="Tables")
     app.command(rich_help_panel="Tables")(sql)
 
 
 def tables(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the Delta tables; repair one."""
+    """List the Delta tables; show or repair one."""
     if context.invoked_subcommand is not None:
         return
     from deltaworks.lakehouse import catalog
@@ -52,6 +60,74 @@ def tables(context: typer.Context, as_json: AsJson = False) -> None:
         ),
         right=("rows", "files", "MB", "version", "batch"),
     )
+
+
+def show(name: Annotated[str, typer.Argument(help="Name of the table.")], as_json: AsJson = False) -> None:
+    """Show what a table holds: its columns and their meaning, what a row is, how fresh it is, and a query."""
+    from deltaworks.cli import listings
+    from deltaworks.control import heartbeat, retention
+    from deltaworks.control.paths import PipelinePaths
+    from deltaworks.lakehouse.described import described
+
+    settings = Settings.from_environment()
+    found = described(settings.tables, name)
+    beat = code = None
+    if found.pipeline is not None:
+        paths = PipelinePaths.of(settings, found.pipeline)
+        beat = heartbeat.read(paths.heartbeat)
+        code = None if beat is None else retention.code_of(paths, beat.generation)
+    shown = listings.TableShown.of(found, beat, code, last_verdict(settings.tables, name))
+    if as_json:
+        return print_json(shown)
+    for title, text in _facts(shown):
+        out.print(Text.assemble((f"{title:<12}", "bold"), text))
+    out.print()
+    print_table(
+        "",
+        ("column", "type", "key", "meaning"),
+        ((column.name, column.type, "yes" if column.is_key else None, column.meaning) for column in shown.columns),
+    )
+    out.print(Text.assemble(("query       ", "bold"), f'deltaworks sql "{shown.example}"'))
+
+
+def _facts(shown: TableShown) -> Iterator[tuple[str, str]]:
+    """Title and text of each line; what is not known has none."""
+    table = shown.table
+    lines = {
+        "table": f"{table.name}: {shown.description}" if shown.description else table.name,
+        "path": table.path,
+        "one row is": shown.grain,
+        "note": shown.note,
+        "pipeline": shown.pipeline if shown.code is None else f"{shown.pipeline}, code {shown.code}",
+        "holds": f"{table.rows:,} rows, {table.size_bytes / 1e6:.1f} MB in {table.files} files",
+        "partitions": ", ".join(shown.partitioned_by),
+    }
+    if shown.shown_at is not None:
+        behind = "" if shown.lag_records is None else f"; {shown.lag_records:,} records are still to be processed"
+        lines["shown as of"] = f"batch {shown.shown_batch_id}, {shown.shown_at:%Y-%m-%d %H:%M:%S} UTC{behind}"
+    if shown.checked is not None:
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in shown.checked.outcomes.items())
+        lines["checked"] = f"{shown.checked.at:%Y-%m-%d %H:%M} UTC: {outcomes}"
+    return ((title, text) for title, text in lines.items() if text)
+
+
+def last_verdict(root: Path, table: str) -> VerdictListed | None:
+    """The outcome of the last check of a table; None: nobody has checked it."""
+    import pyarrow.compute as pc
+
+    from deltaworks.cli import listings
+    from deltaworks.lakehouse.catalog import table_names
+    from deltaworks.lakehouse.reading import dataset
+
+    if (results := "quality_results") not in table_names(root):
+        return None
+    columns = ["run_id", "outcome", "at"]
+    rows = dataset(root / results).to_table(columns=columns, filter=pc.field("table") == table).to_pylist()
+    if not rows:
+        return None
+    last = max(rows, key=lambda row: row["at"])
+    outcomes = Counter(row["outcome"] for row in rows if row["run_id"] == last["run_id"] and row["at"] == last["at"])
+    return listings.VerdictListed(at=last["at"], run_id=last["run_id"], outcomes=dict(sorted(outcomes.items())))
 
 
 def repair(

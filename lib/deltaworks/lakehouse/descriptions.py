@@ -1,4 +1,4 @@
-"""What a table and its columns mean, in its definition (Delta's `metaData`): `description`, and the columns' comments.
+"""What a table and its columns mean, in its definition (Delta's `metaData`): `description`, comments and properties.
 
 The pipeline says it, and a start brings what the table says up to date. Comments that others have added to columns of
 which the pipeline says nothing stay: a property of the table names the columns whose comments are the pipeline's.
@@ -10,15 +10,31 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from deltaworks.lakehouse.schema import TableSchema
+from deltaworks.lakehouse.schema import Role, TableSchema
 
 PROPERTY = "deltaworks.comments"
 """The columns whose comments are ours, as JSON; "" is the description of the table."""
+KIND, GRAIN, KEY = "deltaworks.kind", "deltaworks.grain", "deltaworks.key"
+"""Properties: the kind of the table, what one row is, and the columns of the key, as JSON."""
+PROPERTIES = (PROPERTY, KIND, GRAIN, KEY)
+_GRAINS = {
+    Role.APPEND: "a record of the stream",
+    Role.CHANGELOG: "an update of a key",
+    Role.SNAPSHOT: "a key that exists",
+    Role.WINDOWED: "a key and a window",
+    Role.DEAD_LETTERS: "a record that could not be processed",
+    Role.ARCHIVE: "a record as it was in Kafka",
+}
 
 
-def property_of(schema: TableSchema) -> str:
-    """The value of the property."""
-    return json.dumps([*([] if schema.description is None else [""]), *schema.comments])
+def properties_of(schema: TableSchema) -> dict[str, str]:
+    """The values of the properties."""
+    return {
+        PROPERTY: json.dumps([*([] if schema.description is None else [""]), *schema.comments]),
+        KIND: schema.role.value,
+        GRAIN: _GRAINS[schema.role],
+        KEY: json.dumps(schema.key_names),
+    }
 
 
 def described(definition: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
@@ -36,8 +52,8 @@ def described(definition: Mapping[str, Any], schema: TableSchema) -> dict[str, A
     description = schema.description
     if description is None and "" not in ours:
         description = definition.get("description")
-    told = property_of(schema)
-    if not changed and description == definition.get("description") and ours == set(json.loads(told)):
+    properties = {**definition["configuration"], **properties_of(schema)}
+    if not changed and description == definition.get("description") and properties == definition["configuration"]:
         return dict(definition)
     return {
         **definition,
@@ -45,7 +61,7 @@ def described(definition: Mapping[str, Any], schema: TableSchema) -> dict[str, A
         "schemaString": json.dumps(columns, separators=(",", ":"), ensure_ascii=False)
         if changed
         else definition["schemaString"],
-        "configuration": {**definition["configuration"], PROPERTY: told},
+        "configuration": properties,
     }
 
 

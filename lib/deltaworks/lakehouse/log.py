@@ -378,7 +378,7 @@ class DeltaLog:
         """The `Commit.definition` that gives the table another owner, and the columns of another table."""
         like = like or self
         properties = {**self.properties, QUERY_PROPERTY: query_id}
-        for name in (_STATISTICS_PROPERTY, descriptions.PROPERTY):
+        for name in (_STATISTICS_PROPERTY, *descriptions.PROPERTIES):
             if name in like.properties:
                 properties[name] = like.properties[name]
         columns = {name: like.definition.get(name) for name in ("description", "schemaString", "partitionColumns")}
@@ -457,7 +457,7 @@ class DeltaLog:
                 # delta-rs finds no rows by a column for which it expects bounds that are missing.
                 _STATISTICS_PROPERTY: ",".join(schema.statistics),
                 QUERY_PROPERTY: query_id,
-                descriptions.PROPERTY: descriptions.property_of(schema),
+                **descriptions.properties_of(schema),
             },
             raise_if_key_not_exists=False,
         )

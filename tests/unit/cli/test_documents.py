@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from deltaworks.cli import app as cli
 from deltaworks.cli import listings
+from deltaworks.control import heartbeat
+from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.model import Deployment, DeployOptions, Observation, Overview, PipelineStatus
-from deltaworks.quality import Outcome, Verdict, production
+from deltaworks.quality import Outcome, Verdict, production, results
 from deltaworks.stack.lifecycle import Status as Process
 from tests.unit.lakehouse.lake import run as fill
 from tests.unit.lakehouse.lake import task_tables, write_batch
@@ -34,7 +37,8 @@ class Terminal:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.setenv("DELTAWORKS_HOME", str(home))
         monkeypatch.setenv("DELTAWORKS_PROJECT", str(PROJECT))
-        self._monkeypatch, self._capsys, self.tables = monkeypatch, capsys, home / "tables"
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+        self.home, self.tables = home, home / "tables"
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
         """What a command prints."""
@@ -70,6 +74,70 @@ def test_tables(terminal: Terminal) -> None:
     assert (found["orders"].batch_id, found["users"].batch_id) == (2, 2)
     assert found["users"].as_of is not None and found["users"].as_of.tzinfo is not None
     assert Path(found["orders"].path) == terminal.tables / "orders"
+
+
+def test_a_table_is_shown_with_what_a_reader_has_to_know(terminal: Terminal) -> None:
+    committer, _ = fill(terminal.tables, 3)
+    committer.refresh_snapshots(force=True)
+    committer.publish_cut()
+    verdicts = [
+        Verdict(table="counts", expectation=name, expects="e", why="w", severity="critical", outcome=outcome, rows=1)
+        for name, outcome in (("a", Outcome.PASSED), ("b", Outcome.PASSED), ("c", Outcome.FAILED))
+    ]
+    results.append(terminal.tables, "earlier", "shop", verdicts[:1], datetime(2026, 3, 1, tzinfo=UTC))
+    results.append(terminal.tables, "later", "shop", verdicts, datetime(2026, 3, 2, 9, 30, tzinfo=UTC))
+    beat = Heartbeat(
+        pipeline="shop",
+        generation=1,
+        query_id="q",
+        state="running",
+        pid=1,
+        at=0.0,
+        lag_records=7,
+        next_offsets={"raw": {"0": 12}},
+    )
+    heartbeat.write(terminal.home / "pipelines" / "shop" / "heartbeat.json", beat)
+
+    shown = msgspec.json.decode(terminal("tables", "show", "counts", "--json"), type=listings.TableShown)
+    text = terminal("tables", "show", "counts")
+
+    assert (shown.kind, shown.grain, shown.pipeline) == ("windowed", "a key and a window", "shop")
+    assert shown.partitioned_by == ("window_date",)
+    assert [column.name for column in shown.columns if column.is_key] == ["key"]
+    meanings = {column.name: column.meaning for column in shown.columns}
+    assert meanings["is_final"] and meanings["window_start"]
+    assert (shown.shown_batch_id, shown.lag_records, shown.offsets) == (2, 7, {"raw": {"0": 12}})
+    assert shown.checked is not None
+    assert (shown.checked.run_id, shown.checked.outcomes) == ("later", {"failed": 1, "passed": 2})
+    json.loads(terminal("sql", shown.example, "-f", "json"))
+    assert "one row is  a key and a window" in text
+    assert "checked     2026-03-02 09:30 UTC: 1 failed, 2 passed" in text
+    assert "batch 2, " in text and "7 records are still to be processed" in text
+    assert f'deltaworks sql "{shown.example}"' in text
+
+
+def test_the_example_of_every_kind_of_table_is_a_query(terminal: Terminal) -> None:
+    committer, _ = fill(terminal.tables, 3)
+    committer.refresh_snapshots(force=True)
+
+    kinds = set()
+    for name in committer.tables:
+        shown = msgspec.json.decode(terminal("tables", "show", name, "--json"), type=listings.TableShown)
+        kinds.add(shown.kind)
+        assert json.loads(terminal("sql", shown.example, "-f", "json")), name
+        assert (shown.checked, shown.code, shown.lag_records, shown.shown_batch_id) == (None, None, None, None)
+    assert kinds == {"append", "changelog", "snapshot", "windowed", "dead letters"}
+
+
+def test_a_table_of_somebody_else_is_shown_too(terminal: Terminal) -> None:
+    write_deltalake(terminal.tables / "theirs", pa.table({"a": [1], "b": [[1, 2]]}))
+
+    shown = msgspec.json.decode(terminal("tables", "show", "theirs", "--json"), type=listings.TableShown)
+
+    assert (shown.kind, shown.pipeline, shown.note) == (None, None, None)
+    assert [column.name for column in shown.columns] == ["a", "b"]
+    assert "theirs" in terminal("tables", "show", "theirs")
+    assert "There is no Delta table 'ours'" in terminal("tables", "show", "ours", code=65)
 
 
 def test_status_without_a_registry(terminal: Terminal) -> None:
