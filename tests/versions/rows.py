@@ -8,7 +8,9 @@ _AIRFLOW = "tests/integration/own_stack/test_airflow_stream.py"
 _QUALITY = "tests/unit/quality"
 _SPARK = ("tests/spark/test_streaming.py", "tests/spark/test_cases.py")
 _ALL = (
-    *("tests/unit", "--ignore=tests/unit/jobs", "--ignore=tests/unit/tooling"),
+    "tests/unit",
+    *("--ignore=tests/unit/jobs", "--ignore=tests/unit/tooling"),
+    *("--ignore=tests/unit/stack/test_bootstrap.py", "--ignore=tests/unit/stack/test_kubernetes.py"),
     *("tests/conformance/test_conformance.py", "tests/conformance/test_micro_batches.py"),
     *("tests/system/data_defects", _AIRFLOW, *_SPARK),
 )

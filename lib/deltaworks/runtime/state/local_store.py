@@ -119,9 +119,11 @@ class LocalStore:
     def transaction(self) -> Iterator[LocalTransaction]:
         """Waits for other writers, in any process. Nothing is changed unless it is committed."""
         with self._guarded():
-            with self._env.begin(write=True) as txn:
-                transaction = LocalTransaction(self._path, txn, self._databases)
+            txn = self._env.begin(write=True)  # no context of its own: in LMDB 2, that ends what has ended
+            transaction = LocalTransaction(self._path, txn, self._databases)
+            try:
                 yield transaction
+            finally:
                 if not transaction.committed:
                     txn.abort()
             if transaction.committed:
