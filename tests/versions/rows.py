@@ -11,7 +11,6 @@ _ALL = (
     "tests/unit",
     *("--ignore=tests/unit/jobs", "--ignore=tests/unit/tooling"),
     *("--ignore=tests/unit/stack/test_bootstrap.py", "--ignore=tests/unit/stack/test_kubernetes.py"),
-    "--deselect=tests/unit/airflow/test_dags.py::test_every_file_is_parsed_in_less_than_300_ms",
     *("tests/conformance/test_conformance.py", "tests/conformance/test_micro_batches.py"),
     *("tests/system/data_defects", _AIRFLOW, *_SPARK),
 )
