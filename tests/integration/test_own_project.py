@@ -204,12 +204,9 @@ class Team:
         log = self.folder / "airflow" / f"{command[0]}.log"
         program = str(self.folder / "env" / "bin" / "airflow")
         environment = self.environment | self.of_airflow
-        with running([program, *command], environment=environment, log=log, cwd=self.folder) as process:
-            try:
-                yield process
-            except BaseException:
-                print(f"{command[0]}:\n{log.read_text()[-4_000:]}")
-                raise
+        started = running([program, *command], environment=environment, log=log, cwd=self.folder)
+        with said_when_it_fails(log), started as process:
+            yield process
 
     def beat(self) -> heartbeat.Heartbeat:
         beat = heartbeat.read(self.settings.pipeline(NAME) / "heartbeat.json")
@@ -239,6 +236,15 @@ class Team:
         """Writes sample data, so many records in all; returns what has been paid now."""
         self.in_production("deltaworks", "produce", NAME, "--records", str(records))
         return self.paid()
+
+
+@contextmanager
+def said_when_it_fails(log: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        print(f"{log.name}:\n{log.read_text()[-4_000:]}")
+        raise
 
 
 def twice(paid: Mapping[tuple[str, int], Decimal]) -> dict[tuple[str, int], Decimal]:
@@ -305,7 +311,8 @@ def develop(team: Team) -> None:
     own = {"DELTAWORKS_BOOTSTRAP": f"127.0.0.1:{broker}", "DELTAWORKS_CONTROLLER_PORT": str(controller)}
     environment = team.environment | own
     command = [str(team.folder / "env" / "bin" / "deltaworks"), "dev", NAME, "--data", "50"]
-    with on_a_terminal(command, environment=environment, cwd=team.project) as said:
+    log = team.project / ".deltaworks" / "logs" / f"{NAME}.log"
+    with said_when_it_fails(log), on_a_terminal(command, environment=environment, cwd=team.project) as said:
         said.until(r"running, batch \d+ \| \d+ records/s .*payments_revenue \d+")
         said.interrupt()
     team.run("deltaworks", "down", environment=environment)

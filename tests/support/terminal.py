@@ -65,6 +65,6 @@ class Said:
     def interrupt(self) -> None:
         """Ctrl-C; it ends well."""
         self._process.send_signal(signal.SIGINT)
-        self._process.wait(_WAIT_S)
+        self._process.wait(2 * _WAIT_S)  # it kills a stream that takes too long, and says so
         assert self._process.returncode == 0, self._text[-6_000:]
         assert "it has finished its batch" in self._text
