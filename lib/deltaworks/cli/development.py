@@ -7,12 +7,15 @@ goes on running.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Event
+from types import FrameType
 
 import typer
 from rich.live import Live
@@ -53,10 +56,14 @@ class Development:
         self._screen = Screen(name=self.name, log=self.log)
 
     def run(self, *, start_over: bool) -> None:
-        """Until Ctrl-C."""
+        """Until Ctrl-C, which raises `KeyboardInterrupt`, or only ends it: what a finalizer raises, Python drops."""
+        with _interruptible() as interrupted:
+            self._run(interrupted, start_over=start_over)
+
+    def _run(self, interrupted: Event, *, start_over: bool) -> None:
         known = self._files()
         self._take(edited.ask(self.settings, self.name, over=start_over))
-        while True:
+        while not interrupted.is_set():
             time.sleep(_LOOK_S)
             if (now := self._files()) != known:
                 now = self._settled(now)
@@ -228,6 +235,22 @@ class Development:
             self._printed_s = clock.ticks_s()
             self._screen.read(self.settings)
             out.print(Text(f"{_now()}  {summary(self._screen)}"))
+
+
+@contextmanager
+def _interruptible() -> Iterator[Event]:
+    """Set by Ctrl-C."""
+    interrupted = Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _now() -> str:
