@@ -62,6 +62,10 @@ check-jobs: .venv/.complete ## All pipelines at once under SIGKILLs, every resul
 check-recovery: .venv/.complete ## Second homes, copies, topics recreated, records removed, memory that ends, a broker that forgets; ten minutes
 	$(PYTEST) -q tests/system/recovery
 
+.PHONY: check-project
+check-project: .venv/.complete ## A team's own project: the wheel alone, an Airflow of its own, from init to an upgrade; five minutes
+	$(PYTEST) -q tests/system/own_project
+
 .PHONY: check-replay
 check-replay: .venv/.complete ## Replays of running streams: equal, archived, stopped, published, handed over, killed, approved; more than an hour
 	$(BIN)/python -u -m tests.system.replays

@@ -39,7 +39,7 @@ from tests.support.live_stack import reachable, read_all
 from tests.support.processes import running
 from tests.support.terminal import on_a_terminal
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "lib", "infra")
 _VERSION = 'version = "0.1.0"'
 NEWER = "0.1.1"
