@@ -221,7 +221,7 @@ def test_checkpoints_are_written_beside_the_commits(tmp_path: Path, monkeypatch:
 
 
 def test_a_checkpoint_that_fails_is_not_kept_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: log.DeltaLog) -> None:
+    def fail(self: log.DeltaLog, *, clean: bool) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr(log, "_CHECKPOINT_MIN_ACTIONS", 1)
