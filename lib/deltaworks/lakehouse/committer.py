@@ -134,7 +134,7 @@ class TableCommitter:
         """Snapshots by the name of the changelog."""
         self._rounds: SnapshotRounds[_Moment] = SnapshotRounds((), self._moment)
         self._batch_id: int | None = None
-        """The last batch that this committer has committed; None: the tables may hold parts of one."""
+        """The last batch in the tables; None: they may hold parts of another one."""
         self._cuts = CutWriter(root, application, timedelta(milliseconds=self._options.keep_replaced_ms))
         self._cut: Cut | None = None
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delta-housekeeping")
@@ -199,6 +199,7 @@ class TableCommitter:
             self._check_intent(table, batch_id, intent, known)
             self._check_topics(table, by_table.get(table.schema.name, ()), topics or {})
         self._make_durable(batch_id, by_table)
+        self._batch_id = None
         committed = [
             self._commit(table, batch_id, by_table[name], intent, digest, topics or {})
             for name, table in self.tables.items()
@@ -263,11 +264,8 @@ class TableCommitter:
         Returns:
             What was written; None: the tables have not gone on.
         """
-        if self._batch_id is None:
-            return None
-        now = self._moment()
-        moment = now if not self.stale_snapshots else self._rounds.shown
-        if moment is None:
+        moment = self._rounds.shown if self.stale_snapshots else self._moment()
+        if moment is None or self._batch_id is None:
             return None
         shown = {snapshot.table: self.tables[snapshot.table].log.version for snapshot in self._snapshots.values()}
         cut = Cut(
@@ -285,11 +283,14 @@ class TableCommitter:
         self._cuts.write(cut)
         return cut
 
-    def _moment(self) -> _Moment:
+    def _moment(self) -> _Moment | None:
+        """What the tables show now; None: perhaps only a part of a batch."""
+        if self._batch_id is None:
+            return None
         others = {
             name: table.log.version for name, table in self.tables.items() if table.schema.role is not Role.SNAPSHOT
         }
-        return _Moment(-1 if self._batch_id is None else self._batch_id, wall_ms(), others)
+        return _Moment(self._batch_id, wall_ms(), others)
 
     @property
     def stale_snapshots(self) -> list[str]:

@@ -26,10 +26,10 @@ class SnapshotRounds(Generic[T]):
 
     Args:
         snapshots: all of its snapshots.
-        moment: called when a round begins, between two batches: what its snapshots will stand for.
+        moment: called when a round begins, between two batches: what its snapshots will stand for; None: unknown.
     """
 
-    def __init__(self, snapshots: Sequence[Snapshot], moment: Callable[[], T]) -> None:
+    def __init__(self, snapshots: Sequence[Snapshot], moment: Callable[[], T | None]) -> None:
         self._snapshots, self._moment = snapshots, moment
         self._running: list[Snapshot] = []
         self._begun: T | None = None

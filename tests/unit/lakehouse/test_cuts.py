@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks import clock, tables
+from deltaworks import clock, faults, tables
 from deltaworks.errors import ConfigurationError
 from deltaworks.lakehouse import cuts, log
 from deltaworks.lakehouse.committer import TableCommitter
@@ -85,6 +85,45 @@ def test_a_driver_that_finds_half_a_batch_says_nothing_before_it_is_whole(tmp_pa
     committer.refresh_snapshots(force=True)
     assert committer.publish_cut() == seen(tmp_path)
     check(tmp_path, expected)
+
+
+def test_a_round_that_began_beside_half_a_batch_stands_for_nothing(tmp_path: Path) -> None:
+    committer, expected = whole(tmp_path, 5)
+    before = deepcopy(expected)
+    writes = write_batch(task_tables(tmp_path), 5, expected)
+    committer.commit(5, [write for write in writes if write.table in ("orders", "users_changelog")])
+
+    committer = restarted(tmp_path, 4)
+    committer.refresh_snapshots(eager=True)
+    committer.settle()
+    again = deepcopy(before)
+    committer.commit(5, write_batch(task_tables(tmp_path), 5, again))
+    committer.commit(6, write_batch(task_tables(tmp_path), 6, again))
+    assert [done.as_of_batch for done in committer.refresh_snapshots()] == [5]
+
+    assert committer.publish_cut() is None
+    check(tmp_path, before)
+
+
+def test_a_batch_that_fails_between_two_tables_is_in_no_cut(tmp_path: Path) -> None:
+    committer, expected = whole(tmp_path, 5)
+    before = deepcopy(expected)
+    writes = write_batch(task_tables(tmp_path), 5, expected)
+
+    def fail(point: str) -> None:
+        if point == "delta.before_commit:counts":
+            raise OSError("no space left")
+
+    faults.arm(fail)
+    try:
+        with pytest.raises(OSError, match="no space left"):
+            committer.commit(5, writes)
+    finally:
+        faults.arm(None)
+    committer.refresh_snapshots(force=True)
+
+    assert committer.publish_cut() is None
+    check(tmp_path, before)
 
 
 def whole(root: Path, batches: int) -> tuple[TableCommitter, Expected]:
