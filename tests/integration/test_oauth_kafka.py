@@ -26,6 +26,7 @@ from deltaworks.stack.ports import free_ports
 from jobs.recomputed.orders import recomputation
 from tests.support.processes import running
 from tests.support.projects import Project
+from tests.support.secrecy import files_below, holding
 
 ROOT = Path(__file__).parents[2]
 AUDIENCE, CLIENT, SECRET = "kafka", "shop", "s3cret-of-the-client"
@@ -159,8 +160,8 @@ def test_orders_runs_exactly_with_tokens(cluster: Cluster, tmp_path: Path) -> No
     settings = project.settings
     compared = recomputation.check(settings.cluster, settings.tables, settings.pipeline("orders") / "batches")
     assert {each.name: each.differences for each in compared if not each.equal} == {}
-    written = [file for file in project.folder.rglob("*") if file.is_file() and file.name != "secret"]
-    assert [str(file) for file in written if SECRET.encode() in file.read_bytes()] == []
+    written = [file for file in files_below(project.folder) if file.name != "secret"]
+    assert holding(written, SECRET) == []
 
 
 def test_a_client_without_a_token_is_told_before_anything_changes(cluster: Cluster, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from jobs.orders import pipeline
 from jobs.recomputed.orders import recomputation
 from tests.support.live_stack import read_all
 from tests.support.projects import Project
+from tests.support.secrecy import files_below, holding
 
 ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "shop", "s3cret-of-the-broker"
@@ -163,10 +164,10 @@ def test_whoever_has_the_listed_permissions_runs_orders_exactly(secured: Secured
 
     assert {each.name: each.differences for each in compared if not each.equal} == {}
     assert sum(each.expected for each in compared) > 600
-    written = [file for file in project.folder.rglob("*") if file.is_file() and file.name != "password"]
+    written = [file for file in files_below(project.folder) if file.name != "password"]
     assert len(written) > 100
     secrets = [PASSWORD, (secured.secrets / "client.key").read_text()]
-    assert [str(f) for f in written for secret in secrets if secret.encode() in f.read_bytes()] == []
+    assert holding(written, *secrets) == []
     assert PASSWORD not in produced[1] + ran[1]
 
 

@@ -80,14 +80,18 @@ def show(name: Annotated[str, typer.Argument(help="Name of the table.")], as_jso
     if as_json:
         return print_json(shown)
     for title, text in _facts(shown):
-        out.print(Text.assemble((f"{title:<12}", "bold"), text))
+        _print_fact(title, text)
     out.print()
     print_table(
         "",
         ("column", "type", "key", "meaning"),
         ((column.name, column.type, "yes" if column.is_key else None, column.meaning) for column in shown.columns),
     )
-    out.print(Text.assemble(("query       ", "bold"), f'deltaworks sql "{shown.example}"'))
+    _print_fact("query", f'deltaworks sql "{shown.example}"')
+
+
+def _print_fact(title: str, text: str) -> None:
+    out.print(Text.assemble((f"{title:<12}", "bold"), text))
 
 
 def _facts(shown: TableShown) -> Iterator[tuple[str, str]]:

@@ -101,6 +101,12 @@ def last(directory: Path) -> BatchRecord | None:
     return next((records[-1] for path in reversed(_files(directory)) if (records := _records(path))), None)
 
 
+def last_number(directory: Path) -> int:
+    """The number of the newest batch; -1: there is none."""
+    newest = last(directory)
+    return -1 if newest is None else newest.batch
+
+
 def topics_read(records: Iterable[BatchRecord]) -> TopicsRead:
     """The topics that batches have read, and since when.
 

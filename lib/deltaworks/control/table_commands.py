@@ -150,8 +150,7 @@ def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) 
             archives=pipeline.archives(plan).tables,
         )
         committer.open(generation)
-        last = batches.last(paths.batches)
-        committer.settled(-1 if last is None else last.batch)
+        committer.settled(batches.last_number(paths.batches))
         try:
             carry_out(paths, pipeline.name, committer, threading.Lock(), generation, by)
         finally:

@@ -58,12 +58,16 @@ def table(root: Path, name: str) -> TableInfo:
     Raises:
         TableError: there is no such table.
     """
-    log = _log(root, name)
+    return info_of(log_of(root, name))
+
+
+def info_of(log: DeltaLog) -> TableInfo:
+    """What the log of a table says about it."""
     commit = log.path / layout.LOG_FOLDER / f"{log.version:020d}.json"
     steps = log.steps
     as_of_ms = steps.get(layout.AS_OF_MS)
     return TableInfo(
-        name,
+        log.path.name,
         log.path,
         log.version,
         sum(entry.rows for entry in log.files.values()),
@@ -131,12 +135,11 @@ def sandbox(
             not SQL.
     """
     names = table_names(root)
-    shown = Shown(root, at if isinstance(at, datetime) else None)
-    own = latest or isinstance(at, int)
+    shown = None if latest or isinstance(at, int) else Shown(root, at)
     with ExitStack() as stack:
         box = stack.enter_context(Sandbox(limits))
         for name in names if at is None else sorted(box.named(query, names)):
-            table = None if own else shown.table(name)
+            table = None if shown is None else shown.table(name)
             if at is not None:
                 table = _earlier(root / name, at) if table is None else _readable(table, root / name)
             box.add(name, dataset(root / name, table))
@@ -210,7 +213,12 @@ def _committed(commit: dict[str, Any]) -> datetime | None:
     return None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
-def _log(root: Path, name: str) -> DeltaLog:
+def log_of(root: Path, name: str) -> DeltaLog:
+    """The log of a table, read.
+
+    Raises:
+        TableError: there is no such table.
+    """
     if name not in table_names(root):
         known = ", ".join(table_names(root)) or "none yet"
         raise TableError(f"There is no Delta table '{name}' below {root}.", hint=f"tables: {known}")

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from deltaworks.files import replace_file
 from deltaworks.lakehouse.log import QUERY_PROPERTY
@@ -116,7 +116,7 @@ def first(root: Path, pipeline: str) -> Cut | None:
 
 def opened(root: Path, cut: Cut, name: str) -> DeltaTable | None:
     """A table as the cut says; None: it was made anew since, or is not there any more."""
-    with suppress(TableNotFoundError, DeltaError):
+    with suppress(DeltaError):
         table = DeltaTable(root / name, version=cut.tables[name])
         if table.metadata().configuration.get(QUERY_PROPERTY) == cut.query:
             return table

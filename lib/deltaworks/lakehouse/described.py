@@ -12,7 +12,6 @@ from pathlib import Path
 from deltaworks.lakehouse import catalog, cuts, descriptions
 from deltaworks.lakehouse.catalog import TableInfo
 from deltaworks.lakehouse.cuts import Cut
-from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.schema import Role
 
 _NOTES = {
@@ -63,9 +62,7 @@ def described(root: Path, name: str) -> TableDescribed:
     Raises:
         TableError: there is no such table.
     """
-    info = catalog.table(root, name)
-    log = DeltaLog(info.path)
-    log.load()
+    log = catalog.log_of(root, name)
     kind = log.properties.get(descriptions.KIND)
     role = Role(kind) if kind in {role.value for role in Role} else None
     keys = tuple(json.loads(log.properties.get(descriptions.KEY, "[]")))
@@ -75,7 +72,7 @@ def described(root: Path, name: str) -> TableDescribed:
     )
     cut = None if log.pipeline is None else cuts.latest(root, log.pipeline)
     return TableDescribed(
-        info,
+        catalog.info_of(log),
         log.definition.get("description"),
         kind,
         log.properties.get(descriptions.GRAIN),

@@ -144,8 +144,7 @@ class Beginning:
             archives=self.pipeline.archives(self.plan).tables,
         )
         committer.open(self.generation)
-        last = batches.last(self.paths.batches)
-        committer.settled(-1 if last is None else last.batch)
+        committer.settled(batches.last_number(self.paths.batches))
         return committer
 
     def _settle(self, checkpoint: CheckpointPlan, intents: Intents) -> Settled:

@@ -226,8 +226,7 @@ def _require_stand(local: LocalStore | None, path: Path, last_batch: int) -> Non
 
 def _require_end(paths: PipelinePaths, plan: CheckpointPlan, *, accept_unfinished: bool) -> None:
     """Refuses unless the running checkpoint ends just before the new one: no batch is lost or done twice."""
-    expected, last = plan.first_batch - 1, batches.last(paths.batches)
-    found = -1 if last is None else last.batch
+    expected, found = plan.first_batch - 1, batches.last_number(paths.batches)
     if found != expected:
         raise ConflictError(
             f"The checkpoint {plan.query_id} goes on after batch {expected}, but the stream is at batch {found}.",

@@ -23,6 +23,7 @@ from deltaworks.stack.lifecycle import down, up
 from deltaworks.stack.secured_kafka import NODES
 from deltaworks.stack.state import ComponentState, read_state
 from jobs.orders import pipeline
+from tests.support.secrecy import files_below, holding
 from tests.system.kills.orders_under_kills import OrdersUnderKills, Outcome, print_outcome
 from tests.system.sample_data import flowing
 
@@ -82,14 +83,8 @@ def secrets_of(settings: Settings) -> list[str]:
 
 def files_with_secrets(settings: Settings, *folders: Path) -> list[str]:
     """Files in these folders that have one of the secrets, outside of the brokers' own."""
-    wanted = [secret.encode() for secret in secrets_of(settings)]
-    return [
-        str(file)
-        for folder in folders
-        for file in folder.rglob("*")
-        if file.is_file() and settings.kafka not in file.parents
-        if any(secret in file.read_bytes() for secret in wanted)
-    ]
+    written = [file for file in files_below(*folders) if settings.kafka not in file.parents]
+    return holding(written, *secrets_of(settings))
 
 
 def main() -> int:

@@ -37,6 +37,7 @@ from deltaworks.stack.lifecycle import down, up
 from deltaworks.stack.ports import free_ports
 from tests.support.live_stack import reachable, read_all
 from tests.support.processes import running
+from tests.support.secrecy import files_below, holding
 from tests.support.terminal import on_a_terminal
 
 ROOT = Path(__file__).parents[3]
@@ -170,9 +171,8 @@ class Team:
 
     def require_secrecy(self) -> None:
         """The password is in no file but the company's, in no row of the registry and in no command line."""
-        secret = self.password.encode()
-        ours = [file for each in (self.home, self.project, self.folder / "airflow") for file in each.rglob("*")]
-        assert [file for file in ours if file.is_file() and secret in file.read_bytes()] == []
+        ours = files_below(self.home, self.project, self.folder / "airflow")
+        assert holding(ours, self.password) == []
         assert len(ours) > 500
         with closing(create_engine(self.secrets["REGISTRY_URL"]).connect()) as registry:
             rows = [str(row) for table in metadata.tables.values() for row in registry.execute(table.select())]

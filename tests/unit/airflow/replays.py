@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from deltaworks.control import jobs
 from deltaworks.control.paths import PipelinePaths
@@ -173,7 +174,10 @@ def phase_done(paths: ReplayPaths, phase: Phase, **state: Any) -> None:
     paths.write_state(before)
 
 
-def project_settings(home: Path) -> Settings:
-    """Of this repository, with a home of its own."""
+def project_settings(home: Path, patch: pytest.MonkeyPatch) -> Settings:
+    """Of this repository, with a home of its own; the environment says the same."""
     root = Path(__file__).parents[3]
-    return Settings.from_environment({"DELTAWORKS_PROJECT": str(root), "DELTAWORKS_HOME": str(home)})
+    settings = Settings.from_environment({"DELTAWORKS_PROJECT": str(root), "DELTAWORKS_HOME": str(home)})
+    for name, value in settings.environment().items():
+        patch.setenv(name, value)
+    return settings

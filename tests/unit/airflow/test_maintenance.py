@@ -21,10 +21,7 @@ NAME = "orders"
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    settings = project_settings(tmp_path)
-    for name, value in settings.environment().items():
-        monkeypatch.setenv(name, value)
-    return settings
+    return project_settings(tmp_path, monkeypatch)
 
 
 def left_alone(paths: ReplayPaths, since: timedelta) -> ReplayPaths:

@@ -40,10 +40,7 @@ paths.write_state(state)
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    settings = project_settings(tmp_path)
-    for name, value in settings.environment().items():
-        monkeypatch.setenv(name, value)
-    return settings
+    return project_settings(tmp_path, monkeypatch)
 
 
 class Commands:

@@ -25,9 +25,7 @@ NOV_22_MS = 1_795_305_600_000
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    settings = project_settings(tmp_path)
-    for name, value in settings.environment().items():
-        monkeypatch.setenv(name, value)
+    settings = project_settings(tmp_path, monkeypatch)
     monkeypatch.setattr(replay_tasks, "HOLD_S", 0.0)
     monkeypatch.setattr(replay_tasks, "_POLL_S", 0.0)
     return settings

@@ -30,9 +30,8 @@ PUBLISH = ReplayRun._publish
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    settings = project_settings(tmp_path)
-    for name, value in (settings.environment() | {"DELTAWORKS_RUN_FROM": "source"}).items():
-        monkeypatch.setenv(name, value)
+    settings = project_settings(tmp_path, monkeypatch)
+    monkeypatch.setenv("DELTAWORKS_RUN_FROM", "source")
     take_notes(monkeypatch)
     return settings
 
