@@ -22,6 +22,8 @@ DEFAULTS = {"owner": "deltaworks", "retries": 2, "retry_delay": timedelta(second
 """Arguments of every task; it is retried because faults around a task (a restart of the API server) soon pass."""
 FIRST = {**DEFAULTS, "priority_weight": 100}
 """Priority of tasks that start and stop streams, so that they do not queue behind checks and replays."""
+TRIGGERED_BY_TASK: DagRunType = getattr(DagRunType, "OPERATOR_TRIGGERED", DagRunType.MANUAL)
+"""Runs that a task of another DAG starts; Airflow 3.2 counts them as manual ones."""
 
 
 class DagOptions(TypedDict, total=False):
@@ -99,4 +101,4 @@ def arguments(options: DagOptions, *, tags: Sequence[str], tasks: Mapping[str, A
 
 def run_types(*kinds: DagRunType) -> Any:
     """For `DAG(allowed_run_types=...)`, which makes members of an enumeration of its own of these values."""
-    return [kind.value for kind in kinds]
+    return sorted({kind.value for kind in kinds})

@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
-from deltaworks.airflow.options import DEFAULTS, PipelineOptions, access_of, arguments, run_types
+from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
 from deltaworks.control import jobs
 
@@ -66,7 +66,7 @@ def quality_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
     minute = zlib.crc32(name.encode()) % 60
     when = f"every hour at minute {minute} (UTC), and when you trigger this DAG"
     schedule: Any = CronTriggerTimetable(f"{minute} * * * *", timezone="UTC", run_immediately=timedelta(0))
-    kinds = [DagRunType.SCHEDULED, DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED]
+    kinds = [DagRunType.SCHEDULED, DagRunType.MANUAL, TRIGGERED_BY_TASK]
     if "quality_schedule" in options:
         schedule = options["quality_schedule"]
         when = ("" if schedule is None else "by the schedule of this DAG, and ") + "when you trigger this DAG"

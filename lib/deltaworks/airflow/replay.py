@@ -26,7 +26,7 @@ from deltaworks.airflow import quality, replay_tasks
 from deltaworks.airflow.access import Access
 from deltaworks.airflow.assets import assets_of
 from deltaworks.airflow.docs import replay_doc
-from deltaworks.airflow.options import DEFAULTS, PipelineOptions, access_of, arguments, run_types
+from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.replay_form import Tables, replay_form
 from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator, PublishOperator
 from deltaworks.control import jobs
@@ -54,7 +54,7 @@ def replay_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
     tables = Tables.of(pipeline)
     if not tables.with_days and not tables.whole:
         return None
-    by_hand = [DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED]
+    by_hand = [DagRunType.MANUAL, TRIGGERED_BY_TASK]
     days: dict[str, Any] = {
         "schedule": CronPartitionTimetable("0 0 * * *", timezone="UTC", key_format="%Y-%m-%d"),
         "end_date": _SCHEDULE_ENDED,

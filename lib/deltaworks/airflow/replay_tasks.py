@@ -46,7 +46,7 @@ def plan(name: str, params: Any = None, dag_run: Any = None, access: Access = EN
     if key := dag_run.partition_key:
         if first is not None or end is not None:
             raise AirflowFailException(f"This run is for {key}, its partition key: leave From and To empty.")
-        first = date.fromisoformat(key)
+        first = _day_of_key(key)
         end, reason = first + timedelta(days=1), reason or f"replay of {key}"
     if not reason:
         raise AirflowFailException("Say why you replay: the field Reason is empty. The tables' history keeps it.")
@@ -241,6 +241,14 @@ def _paths(settings: Settings, name: str, run: str) -> ReplayPaths:
 
 def _day(text: str | None) -> date | None:
     return None if text is None else date.fromisoformat(text)
+
+
+def _day_of_key(key: str) -> date:
+    """Airflow 3.2 starts runs with any partition key; later versions know that it must be a day."""
+    try:
+        return date.fromisoformat(key)
+    except ValueError:
+        raise AirflowFailException(f"The partition key {key!r} is not a day, such as 2026-11-22.") from None
 
 
 def _ms(day: date | None) -> int | None:

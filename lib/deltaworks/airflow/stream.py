@@ -27,7 +27,7 @@ from airflow.utils.types import DagRunType
 from deltaworks.airflow import tasks
 from deltaworks.airflow.docs import stream_doc
 from deltaworks.airflow.form import form
-from deltaworks.airflow.options import FIRST, PipelineOptions, access_of, arguments, run_types
+from deltaworks.airflow.options import FIRST, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.supervise import SuperviseOperator
 from deltaworks.control import jobs
 from deltaworks.settings import Settings
@@ -53,7 +53,7 @@ def stream_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG:
         schedule=None,
         catchup=False,
         params=fields,
-        allowed_run_types=run_types(DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED),
+        allowed_run_types=run_types(DagRunType.MANUAL, TRIGGERED_BY_TASK),
         max_active_runs=16,  # a run ends soon after its stream is replaced; until then both runs are active
         doc_md=doc,
         **arguments(options, tags=["stream", name], tasks=FIRST),

@@ -40,6 +40,7 @@ def ended(module: str, dag: str, kind: type[T], **environment: str) -> dict[str,
                 "DELTAWORKS_HOME": f"{home}/deltaworks",
                 "AIRFLOW_HOME": f"{home}/airflow",
                 "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+                "AIRFLOW__API_AUTH__JWT_SECRET": "of the tests",  # Airflow 3.2 makes none itself
                 "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": _bundle(Path(home) / "dags", dag),
                 **environment,
             },

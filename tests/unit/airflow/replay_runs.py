@@ -12,6 +12,7 @@ from unittest import mock
 import msgspec
 
 from tests.unit.airflow import dag_runs
+from tests.unit.airflow.since import AIRFLOW_3_3
 
 NAME = "wordcount"
 
@@ -44,8 +45,7 @@ def main() -> None:
     dag = replay_dag(NAME)
     ends = {
         "without approval": _run(dag, approval=False),
-        "approved": _run(dag, option="Approve"),
-        "rejected": _run(dag, option="Reject"),
+        **({"approved": _run(dag, option="Approve"), "rejected": _run(dag, option="Reject")} if AIRFLOW_3_3 else {}),
         "gate not passed": _run(dag, passes=False),
         "approval marked as success": _run(dag, mark_success_pattern="approve"),
     }
@@ -127,6 +127,8 @@ def _answer(option: str, asked: list[str], over: threading.Event) -> None:
     from airflow.utils.state import TaskInstanceState
     from sqlalchemy import select
 
+    if not AIRFLOW_3_3:  # nobody can answer in `dag.test`
+        return
     while not over.wait(0.2):
         with create_session() as session:
             waiting = select(TaskInstance).where(TaskInstance.state == TaskInstanceState.AWAITING_INPUT)

@@ -11,6 +11,7 @@ import pytest
 from deltaworks.control import jobs
 from deltaworks.settings import Settings
 from tests.unit.airflow.parsing import ROOT, ParsedFile, found_in
+from tests.unit.airflow.since import BY_HAND
 
 SLOW = (
     *("pyspark", "py4j", "delta", "deltalake", "pyarrow", "pandas", "duckdb", "confluent_kafka", "psycopg"),
@@ -81,7 +82,7 @@ def test_a_stream_runs_when_somebody_or_the_reconciler_says_so_and_has_no_backfi
     dag = dags[f"{name}__stream"]
 
     assert (dag["scheduled"], dag["catchup"]) == (False, False)
-    assert dag["run_types"] == ["manual", "operator_triggered"]
+    assert dag["run_types"] == BY_HAND
     assert dag["max_active_runs"] > 1
 
 
@@ -138,7 +139,7 @@ def test_a_replay_has_a_form_and_runs_when_somebody_says_so(dags: dict[str, dict
 
     assert dag["params"] == ["from", "to", "tables", "order", "hand_over", "approval", "reason"]
     assert (dag["scheduled"], dag["catchup"]) == (True, False), "only a periodic DAG can have a backfill"
-    assert {"manual", "operator_triggered", "backfill"} <= set(dag["run_types"])
+    assert {*BY_HAND, "backfill"} <= set(dag["run_types"])
 
 
 def test_the_page_of_a_replay_says_how_to_make_a_backfill_and_how_to_roll_back(dags: dict[str, dict[str, Any]]) -> None:
@@ -157,7 +158,7 @@ def test_tables_are_checked_by_schedule_and_on_demand_one_check_at_a_time(
     dag = dags[f"{name}__quality"]
 
     assert (dag["scheduled"], dag["catchup"], dag["max_active_runs"]) == (True, False, 1)
-    assert dag["run_types"] == ["manual", "operator_triggered", "scheduled"]
+    assert dag["run_types"] == [*BY_HAND, "scheduled"]
     assert list(dag["tasks"]) == ["check"]
     for word in (f"jobs/quality/{name}.py", "every hour", "`quality_results`", f"deltaworks quality {name}"):
         assert word in dag["doc_md"]

@@ -21,6 +21,7 @@ from deltaworks.airflow.dags import (
     table_asset,
 )
 from deltaworks.errors import ConfigurationError
+from tests.unit.airflow.since import BY_HAND
 
 ROOT = Path(__file__).parents[3]
 NAME = "wordcount"
@@ -165,9 +166,9 @@ def test_assets_may_have_the_uri_of_the_team_or_none() -> None:
 @pytest.mark.parametrize(
     ("schedule", "types", "when"),
     [
-        (None, ["asset_triggered", "manual", "operator_triggered", "scheduled"], "| when you trigger this DAG |"),
-        ("0 6 * * *", ["asset_triggered", "manual", "operator_triggered", "scheduled"], "by the schedule of this DAG"),
-        ([table_asset("wordcount_hours")], ["asset_triggered", "manual", "operator_triggered", "scheduled"], "by the"),
+        (None, ["asset_triggered", *BY_HAND, "scheduled"], "| when you trigger this DAG |"),
+        ("0 6 * * *", ["asset_triggered", *BY_HAND, "scheduled"], "by the schedule of this DAG"),
+        ([table_asset("wordcount_hours")], ["asset_triggered", *BY_HAND, "scheduled"], "by the"),
     ],
 )
 def test_checks_have_the_schedule_of_the_team(schedule: Any, types: list[str], when: str) -> None:

@@ -16,6 +16,7 @@ from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.serdes import String
 from jobs.orders import pipeline
+from tests.unit.airflow.since import AIRFLOW_3_3
 
 TABLES = Tables.of(pipeline)
 
@@ -89,6 +90,7 @@ def test_a_backfill_has_a_run_per_day_both_ends_included() -> None:
     assert [day.partition_key for day in days] == ["2026-11-10", "2026-11-11", "2026-11-12"]
 
 
+@pytest.mark.skipif(not AIRFLOW_3_3, reason="Airflow 3.2 leaves the partition key to the first task")
 def test_a_run_by_hand_is_for_a_day_and_for_nothing_else() -> None:
     timetable = scheduled().timetable
 

@@ -15,7 +15,6 @@ from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowSkipException,
     DownstreamTasksSkipped,
-    TaskAwaitingInput,
 )
 
 from deltaworks import processes
@@ -25,6 +24,7 @@ from deltaworks.replay import handover
 from deltaworks.replay.model import Phase, ReplayPaths
 from deltaworks.settings import Settings
 from tests.unit.airflow.replays import planned, project_settings, write_findings
+from tests.unit.airflow.since import WAITS
 
 NAME = "wordcount"
 _DONE = """
@@ -281,7 +281,7 @@ def ready(settings: Settings, *more: Phase) -> ReplayPaths:
 def test_a_person_is_asked_with_the_differences_and_the_gate_in_front_of_him(settings: Settings, asked: Asked) -> None:
     ready(settings)
 
-    with pytest.raises(TaskAwaitingInput):
+    with pytest.raises(WAITS):
         asked.ask()
 
     assert asked.shown["options"] == ["Approve", "Reject"]

@@ -151,6 +151,12 @@ def test_a_backfill_may_leave_the_reason_empty_and_nobody_else(notes: Notes) -> 
     assert [request.reason for request in notes.requests] == ["replay of 2026-11-22"]
 
 
+def test_a_partition_key_that_is_no_day_fails_at_once_and_without_a_retry(notes: Notes) -> None:
+    with pytest.raises(AirflowFailException, match=r"'22\.11\.2026' is not a day, such as 2026-11-22"):
+        replay_tasks.plan(NAME, form(), dag_run(day="22.11.2026"))
+    assert notes.requests == []
+
+
 def test_a_run_of_a_backfill_takes_no_other_days(notes: Notes) -> None:
     with pytest.raises(AirflowFailException, match="This run is for 2026-11-22"):
         replay_tasks.plan(NAME, form(**{"from": "2026-11-01"}), dag_run(day="2026-11-22"))
