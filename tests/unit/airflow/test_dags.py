@@ -44,8 +44,8 @@ def test_every_pipeline_has_its_dags_and_there_is_one_reconciler(files: list[Par
 
 
 def test_every_file_is_parsed_quickly(files: list[ParsedFile]) -> None:
-    """Eight loops are 0.38 s on the machine on which a file takes 0.27 s."""
-    assert {file.file: file.paces for file in files if file.paces >= 8} == {}
+    """A file takes six loops, eight where others use the caches; an import of pandas would add nine."""
+    assert {file.file: file.paces for file in files if file.paces >= 12} == {}
 
 
 def test_parsing_loads_no_engine_and_no_client(files: list[ParsedFile]) -> None:
