@@ -8,6 +8,7 @@ from deltaworks.errors import ConfigurationError
 
 EXTRAS = {
     "airflow": "airflow",
+    "batch": "batch",
     "cli": "cli",
     "control": "control",
     "kafka": "kafka",

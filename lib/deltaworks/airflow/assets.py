@@ -1,4 +1,10 @@
-"""The assets of Delta tables: a replay that has published a table updates its asset, and other DAGs may wait for that.
+"""The assets of Delta tables and of checks, for which other DAGs may wait.
+
+| asset | updated |
+|---|---|
+| a table of a pipeline | by a replay that has published it |
+| a table of a batch job | by each run, which names the day in its event |
+| the checks of a pipeline | when all of them have passed |
 
 A stream updates no asset: it commits every few seconds, and a run per commit would be of no use.
 """
@@ -12,7 +18,7 @@ from airflow.sdk import Asset
 from deltaworks.airflow.options import PipelineOptions
 from deltaworks.errors import ConfigurationError
 
-URI = "x-deltaworks://tables/{table}"
+URI, CHECKED = "x-deltaworks://tables/{table}", "x-deltaworks://checked/{pipeline}"
 """By name, so that it does not depend on the home; what schemes with `x-` mean, Airflow leaves to others."""
 
 
@@ -28,6 +34,11 @@ def table_asset(table: str, uri: str = URI) -> Asset:
             f"The URI of assets, {uri!r}, does not depend on the table.", hint="such as 's3://lake/{table}'"
         )
     return Asset(uri=uri.replace("{table}", table))
+
+
+def checked_asset(pipeline: str) -> Asset:
+    """The asset of a pipeline's checks."""
+    return Asset(uri=CHECKED.format(pipeline=pipeline))
 
 
 def assets_of(tables: Iterable[str], options: PipelineOptions) -> list[Asset]:

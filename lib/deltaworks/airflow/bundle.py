@@ -1,4 +1,4 @@
-"""The DAG bundle of all pipelines: one small DAG file per file in `jobs/`, kept in step with that folder.
+"""The DAG bundle of a project: one small DAG file per pipeline and batch job in `jobs/`, kept in step with that folder.
 
 Airflow parses each DAG file in its own process, with its own time limit and its own import error. So a pipeline that
 cannot be imported does not affect the DAGs of the others, and its error appears under its own name (`jobs/orders.py`).
@@ -7,7 +7,7 @@ cannot be imported does not affect the DAGs of the others, and its error appears
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,20 @@ from airflow.dag_processing.bundles.base import BaseDagBundle
 
 from deltaworks.airflow.access import Access
 from deltaworks.airflow.quality import SUITES
+from deltaworks.batch import jobs as batch_jobs
 from deltaworks.control import jobs
 from deltaworks.settings import Settings
 
-_FILE = '''"""Airflow's entry to jobs/{name}.py. Written by deltaworks.airflow.bundle; changes here are lost."""
+_FILE = '''"""Airflow's entry to {job}. Written by deltaworks.airflow.bundle; changes here are lost."""
 
-from deltaworks.airflow.dags import pipeline_dags
+from deltaworks.airflow.dags import {factory}
 
-globals().update(pipeline_dags({arguments}))
+globals().update({factory}({arguments}))
 '''
 
 
 class PipelineBundle(BaseDagBundle):
-    """The pipelines of a project.
+    """The pipelines and batch jobs of a project.
 
     Args:
         project: folder of the project; None: DELTAWORKS_PROJECT.
@@ -49,8 +50,7 @@ class PipelineBundle(BaseDagBundle):
 
     def refresh(self) -> None:
         """Called by the dag-processor every few seconds."""
-        settings = self._access.parsed()
-        write_dag_files(settings, jobs.names(settings), self._access)
+        write_dag_files(self._access.parsed(), self._access)
 
     @property
     def path(self) -> Path:
@@ -65,28 +65,36 @@ def dag_files(settings: Settings) -> Path:
     return settings.airflow / "pipelines" / "jobs"
 
 
-def write_dag_files(settings: Settings, names: Sequence[str], access: Access) -> None:
-    """Makes the folder hold exactly the DAG files of these pipelines; several processes may do this at once.
+def write_dag_files(settings: Settings, access: Access) -> None:
+    """Makes the folder hold exactly the DAG files of the project; several processes may do this at once.
 
     A file gets the modification time of its job, or of its suite if that is newer, so Airflow parses it again as soon
     as either changes.
     """
-    folder = dag_files(settings)
+    named = {"conn_id": access.conn_id, "project": access.project}
+    options = "".join(f", {key}={value!r}" for key, value in named.items() if value is not None)
+    pipelines = {name: ("pipeline_dags", f"{name!r}{options}") for name in jobs.names(settings)}
+    _write_folder(settings, Path(), pipelines)
+    batch = {name: ("batch_dags", f"[{name!r}]{options}") for name in batch_jobs.names(settings)}
+    _write_folder(settings, Path(batch_jobs.FOLDER), batch)
+
+
+def _write_folder(settings: Settings, below: Path, calls: Mapping[str, tuple[str, str]]) -> None:
+    """Writes a file per job: name -> the function that makes its DAGs, and the arguments."""
+    folder = dag_files(settings) / below
     folder.mkdir(parents=True, exist_ok=True)
     for file in folder.glob("*.py"):
-        if file.stem not in names:
+        if file.stem not in calls:
             file.unlink(missing_ok=True)
-    for name in names:
+    for name, (factory, arguments) in calls.items():
         try:
-            changed_ns = (settings.project / "jobs" / f"{name}.py").stat().st_mtime_ns
+            changed_ns = (settings.jobs / below / f"{name}.py").stat().st_mtime_ns
         except FileNotFoundError:
             continue  # deleted meanwhile; the next call removes its DAG file
         with suppress(FileNotFoundError):
-            suite = settings.project / "jobs" / SUITES / f"{name}.py"
-            changed_ns = max(changed_ns, suite.stat().st_mtime_ns)
-        named = {"conn_id": access.conn_id, "project": access.project}
-        arguments = [repr(name), *(f"{key}={value!r}" for key, value in named.items() if value is not None)]
-        _write(folder / f"{name}.py", _FILE.format(name=name, arguments=", ".join(arguments)), changed_ns)
+            changed_ns = max(changed_ns, (settings.jobs / SUITES / f"{name}.py").stat().st_mtime_ns)
+        job = (Path("jobs") / below / f"{name}.py").as_posix()
+        _write(folder / f"{name}.py", _FILE.format(job=job, factory=factory, arguments=arguments), changed_ns)
 
 
 def _write(file: Path, text: str, changed_ns: int) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from deltaworks import processes
 
-KIND = "replay"
+KIND = "task"
 _POLL_S = 0.1
 _PATIENCE_S = 2.0
 """Airflow kills a task five seconds after it asks it to end; the child has to be gone by then."""
@@ -92,6 +93,11 @@ class Child:
                         say(unfinished.decode(errors="replace"))
                     return code
                 time.sleep(_POLL_S)
+
+
+def command(*arguments: str) -> list[str]:
+    """A command of deltaworks, whose output comes line by line."""
+    return [sys.executable, "-u", "-m", "deltaworks.cli", *arguments]
 
 
 def _exit_code(pid: int) -> int | None:

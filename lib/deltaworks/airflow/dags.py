@@ -1,9 +1,10 @@
 """The DAGs of a project, for a DAG file of one's own in an Airflow that somebody else runs.
 
 ```
-from deltaworks.airflow.dags import maintenance_dag, pipelines_dags, reconcile_dag
+from deltaworks.airflow.dags import batch_dags, maintenance_dag, pipelines_dags, reconcile_dag
 
 globals().update(pipelines_dags(project="/srv/shop", conn_id="deltaworks_default", owner="shop"))
+globals().update(batch_dags(project="/srv/shop", conn_id="deltaworks_default", owner="shop"))
 reconcile = reconcile_dag(project="/srv/shop", conn_id="deltaworks_default")
 maintenance = maintenance_dag(project="/srv/shop", conn_id="deltaworks_default")
 ```
@@ -20,18 +21,24 @@ from typing import Literal, Unpack, assert_never
 
 from airflow.sdk import DAG, get_parsing_context
 
-from deltaworks.airflow.assets import table_asset
+from deltaworks.airflow import batch
+from deltaworks.airflow.assets import checked_asset, table_asset
+from deltaworks.airflow.batch import batch_dag
 from deltaworks.airflow.maintenance import maintenance_dag
 from deltaworks.airflow.options import PipelineOptions, access_of
 from deltaworks.airflow.quality import quality_dag
 from deltaworks.airflow.reconcile import reconcile_dag
 from deltaworks.airflow.replay import replay_dag
 from deltaworks.airflow.stream import stream_dag
+from deltaworks.batch import jobs as batch_jobs
 from deltaworks.control import jobs
 from deltaworks.errors import ConfigurationError
 
 __all__ = [
     "DeltaworksDag",
+    "batch_dag",
+    "batch_dags",
+    "checked_asset",
     "maintenance_dag",
     "pipeline_dags",
     "pipelines_dags",
@@ -67,6 +74,24 @@ def pipelines_dags(names: Collection[str] | None = None, **options: Unpack[Pipel
         if wanted is None or wanted.startswith(f"{name}__"):
             dags |= pipeline_dags(name, **options)
     return dags
+
+
+def batch_dags(names: Collection[str] | None = None, **options: Unpack[PipelineOptions]) -> dict[str, DAG]:
+    """The DAGs of the project's batch jobs, by id; a task that is about to run gets only that of its job.
+
+    A job that cannot be imported is an import error of the whole DAG file.
+
+    Args:
+        names: the jobs; None: all of them.
+        options: see `PipelineOptions`.
+
+    Raises:
+        ConfigurationError: there is no such job, or an option cannot be used.
+    """
+    chosen = batch_jobs.names(access_of(options).parsed()) if names is None else sorted(names)
+    wanted = get_parsing_context().dag_id
+    made = [batch_dag(name, **options) for name in chosen if wanted in (None, batch.dag_id(name))]
+    return {dag.dag_id: dag for dag in made}
 
 
 def pipeline_dags(name: str, **options: Unpack[PipelineOptions]) -> dict[str, DAG]:

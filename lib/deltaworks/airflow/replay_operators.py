@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from airflow.providers.standard.operators.hitl import HITLBranchOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.context import Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks.airflow import replay_tasks
 from deltaworks.airflow.access import ENVIRONMENT, Access
-from deltaworks.airflow.child import Child
-from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
-from deltaworks.control.logs import why
-from deltaworks.exits import CONFLICT, LEASE, NO_RESTART
+from deltaworks.airflow.child import Child, command
+from deltaworks.airflow.tasks import failure, no_retry_where_it_cannot_help
 
 APPROVE, REJECT = "Approve", "Reject"
-_LINES = 5
-_USAGE = 2
-_REPEAT_CANNOT_HELP = (NO_RESTART - {LEASE, CONFLICT}) | {_USAGE}
-"""Without the conflicts: another process that works on the run soon ends."""
 
 
 class PhaseOperator(BaseOperator):
@@ -76,7 +69,7 @@ class PhaseOperator(BaseOperator):
             if self.phase == "gate" and state.passed is False and state.error is None:
                 raise AirflowFailException(self._not_passed())
             if not state.has_done(self.phase) or code != 0:
-                self._fail(code, why(log, after=self._child.begin))
+                raise failure(self.phase, code, log, self._child.begin)
 
     def on_kill(self) -> None:
         """Called in the main thread, whatever that is doing."""
@@ -87,12 +80,7 @@ class PhaseOperator(BaseOperator):
         """The command that does the phase."""
         arguments = ["replay", self.pipeline, "--resume", self.replay, "--until", self.phase]
         agreed = ["--yes"] if self.phase == "publish" else []
-        return [sys.executable, "-u", "-m", "deltaworks.cli", *arguments, *agreed]
-
-    def _fail(self, code: int, lines: Sequence[str]) -> NoReturn:
-        ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        reason = "\n".join([f"{self.phase} {ended}:", *lines[-_LINES:]])
-        raise AirflowFailException(reason) if code in _REPEAT_CANNOT_HELP else AirflowException(reason)
+        return command(*arguments, *agreed)
 
     def _not_passed(self) -> str:
         return (

@@ -7,7 +7,20 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from deltaworks.cli import demo, dev, doctor, pipelines, projects, quality, recovery, replay, settings, stack, tables
+from deltaworks.cli import (
+    batch,
+    demo,
+    dev,
+    doctor,
+    pipelines,
+    projects,
+    quality,
+    recovery,
+    replay,
+    settings,
+    stack,
+    tables,
+)
 from deltaworks.cli.console import err, out, print_error
 from deltaworks.errors import DeltaworksError
 from deltaworks.exits import INTERNAL, INTERRUPTED, code_of
@@ -50,7 +63,7 @@ def options(
     """Options of all commands; read by `main`."""
 
 
-for group in (projects, stack, settings, doctor, pipelines, dev, recovery, tables, replay, quality, demo):
+for group in (projects, stack, settings, doctor, pipelines, dev, recovery, tables, replay, quality, batch, demo):
     group.add_to(app)
 
 

@@ -5,7 +5,7 @@ Later versions may add fields. Times are ISO 8601 in UTC; a field that does not 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from deltaworks.cli.console import plain
 
 if TYPE_CHECKING:
+    from deltaworks.batch.running import DayResult
     from deltaworks.control.heartbeat import Heartbeat
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
     from deltaworks.control.set_aside import Entry
@@ -239,6 +240,31 @@ class Quality(_Document, frozen=True, kw_only=True):
     checks: list[CheckListed]
 
 
+class BatchDay(_Document, frozen=True, kw_only=True):
+    """A day of a batch job."""
+
+    day: date
+    rows: int
+    version: int | None
+    """The version of the table that has the rows; null: a check failed, and the table has those of before."""
+    checks: list[CheckListed]
+
+    @classmethod
+    def of(cls, result: DayResult) -> BatchDay:
+        return cls._from(result, checks=list(map(CheckListed.of, result.verdicts)))
+
+
+class Batch(_Document, frozen=True, kw_only=True):
+    """`deltaworks batch NAME --json`"""
+
+    job: str
+    run_id: str
+    passed: bool
+    """Whether the exit code is 0."""
+    days: list[BatchDay]
+    """Those that were computed; a day that does not pass ends the run."""
+
+
 class ReplayListed(_Document, frozen=True, kw_only=True):
     """A replay that has not ended."""
 
@@ -362,7 +388,7 @@ class Doctor(_Document, frozen=True, kw_only=True):
     checks: list[FindingListed]
 
 
-DOCUMENTS = (Tables, TableShown, Status, Quality, Replays, SetAside, Config, Doctor)
+DOCUMENTS = (Tables, TableShown, Status, Quality, Batch, Replays, SetAside, Config, Doctor)
 
 
 def instant(time_ms: int) -> datetime:

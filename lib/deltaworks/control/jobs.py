@@ -38,17 +38,9 @@ def load(settings: Settings, name: str) -> Pipeline:
     Raises:
         ConfigurationError: the file does not exist, fails, or defines no pipeline of this name.
     """
-    from deltaworks.dsl import failures
     from deltaworks.dsl.pipeline import Pipeline  # naming pipelines needs no operators
 
-    try:
-        module = load_module(settings, name)
-    except DeltaworksError:
-        raise
-    except Exception as error:
-        failed = failures.problem(error)
-        text = f"jobs/{name}.py fails when it is imported: {failed.what}\n  at {failed.where}"
-        raise ConfigurationError(text, hint=failed.hint) from error
+    module = imported(settings, name)
     pipeline = getattr(module, "pipeline", None)
     if not isinstance(pipeline, Pipeline):
         raise ConfigurationError(
@@ -60,6 +52,24 @@ def load(settings: Settings, name: str) -> Pipeline:
             hint=f'Pipeline(name="{name}", ...), or rename the file',
         )
     return pipeline
+
+
+def imported(settings: Settings, name: str) -> ModuleType:
+    """Like `load_module`; an error of the module names the line of its author.
+
+    Raises:
+        ConfigurationError: the file does not exist, or it fails.
+    """
+    from deltaworks.dsl import failures
+
+    try:
+        return load_module(settings, name)
+    except DeltaworksError:
+        raise
+    except Exception as error:
+        failed = failures.problem(error)
+        text = f"jobs/{name.replace('.', '/')}.py fails when it is imported: {failed.what}\n  at {failed.where}"
+        raise ConfigurationError(text, hint=failed.hint) from error
 
 
 def load_module(settings: Settings, name: str) -> ModuleType:

@@ -59,6 +59,7 @@ def run(job: str, home: Path, *, records: int, seed: int, per_batch: int | None 
     stream.run_to_the_end(rng, per_batch or rng.randint(40, 120), elsewhere=None)
     stream.tick(stream.clock(stream.batch_id) + IDLE_MS)
     stream.committer.refresh_snapshots(force=True)
+    stream.committer.publish_cut()
     stream.close()
     ends = {topic: parts for topic, parts in stream.offsets.items() if topic != TICK}
     return Run(

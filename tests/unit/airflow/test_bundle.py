@@ -42,6 +42,17 @@ def test_a_new_job_is_a_new_dag_file_and_a_removed_one_takes_its_file_along(proj
     assert files() == ["jobs/other.py"]
 
 
+def test_a_batch_job_has_a_dag_file_of_its_own(project: Path) -> None:
+    (folder := project / "jobs" / "batch").mkdir()
+    (folder / "sales.py").write_text("job = ...\n")
+    job(project, "sales")
+    assert files() == ["jobs/batch/sales.py", "jobs/sales.py"]
+
+    (folder / "sales.py").unlink()
+
+    assert files() == ["jobs/sales.py"]
+
+
 def test_a_dag_file_is_as_new_as_its_job_so_that_airflow_parses_it_again(project: Path) -> None:
     file = job(project, "orders")
     files()

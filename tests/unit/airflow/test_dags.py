@@ -21,7 +21,10 @@ SLOW = (
 PIPELINES = jobs.names(Settings.from_environment({"DELTAWORKS_PROJECT": str(ROOT)}))
 KINDS = ("stream", "replay", "quality")
 DAGS = sorted(
-    [*(f"{name}__{kind}" for name in PIPELINES for kind in KINDS), "streams__maintenance", "streams__reconcile"]
+    [
+        *(f"{name}__{kind}" for name in PIPELINES for kind in KINDS),
+        *("daily_sales__batch", "streams__maintenance", "streams__reconcile"),
+    ]
 )
 
 

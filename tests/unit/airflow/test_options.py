@@ -151,7 +151,8 @@ def test_the_task_that_changes_tables_updates_their_assets() -> None:
     tables = ("wordcount_counts", "wordcount_counts_changelog", "wordcount_dead_letters", "wordcount_hours")
     found = outlets()
 
-    assert list(found) == ["publish"]
+    assert list(found) == ["publish", "check"]
+    assert found["check"] == ["x-deltaworks://checked/wordcount"]
     assert sorted(found["publish"]) == [f"x-deltaworks://tables/{table}" for table in tables]
     assert table_asset("wordcount_hours").uri in found["publish"]
 

@@ -7,7 +7,7 @@ import io
 import json
 import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from deltaworks.batch import running
+from deltaworks.batch.running import DayResult
 from deltaworks.cli import app as cli
 from deltaworks.cli import listings
 from deltaworks.control import heartbeat
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.model import Deployment, DeployOptions, Observation, Overview, PipelineStatus
 from deltaworks.quality import Outcome, Verdict, production, results
+from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import Status as Process
 from tests.unit.lakehouse.lake import run as fill
 from tests.unit.lakehouse.lake import task_tables, write_batch
@@ -209,6 +212,42 @@ def test_quality(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, outcome: O
     listed = msgspec.json.decode(printed, type=listings.Quality)
     assert (listed.passed, listed.checks[0].outcome) == (outcome is Outcome.PASSED, outcome.value)
     assert '"total": 1180591620717411303424' in printed and '"amount": 1.50' in printed and '"key": "01"' in printed
+
+
+@pytest.mark.parametrize("version", [4, None], ids=["passed", "failed"])
+def test_batch(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, version: int | None) -> None:
+    asked: list[list[date]] = []
+
+    def run(settings: Settings, name: str, days: list[date], **_: Any) -> list[DayResult]:
+        asked.append(days)
+        return [DayResult(day=days[0], rows=3, version=version, verdicts=())]
+
+    monkeypatch.setattr(running, "run", run)
+    code = 1 if version is None else 0
+
+    printed = terminal("batch", "sales", "--day", "2026-03-02", "--day", "2026-03-01", "--json", code=code)
+    shown = terminal("batch", "sales", "--day", "2026-03-01", code=code)
+
+    listed = msgspec.json.decode(printed, type=listings.Batch)
+    assert asked == [[date(2026, 3, 1), date(2026, 3, 2)], [date(2026, 3, 1)]]
+    assert (listed.job, listed.passed, listed.days[0].version) == ("sales", version is not None, version)
+    assert listed.run_id.startswith("command__")
+    assert "2026-03-01" in shown
+
+
+def test_without_a_day_it_is_yesterday(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[date] = []
+
+    def run(settings: Settings, name: str, days: list[date], **_: Any) -> list[DayResult]:
+        asked.extend(days)
+        return []
+
+    monkeypatch.setattr(running, "run", run)
+    monkeypatch.setattr("deltaworks.clock.utc_now", lambda: datetime(2026, 3, 1, 0, 5, tzinfo=UTC))
+
+    terminal("batch", "sales")
+
+    assert asked == [date(2026, 2, 28)]
 
 
 def test_settings(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,199 @@
+"""Delta tables in Spark, for batch jobs: tables at a version, and the rows of a day replaced in one commit."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from delta.exceptions import DeltaConcurrentModificationException
+from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+from pyspark.sql.functions import col
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from deltaworks.errors import ConfigurationError, ConflictError, TerminalError
+from deltaworks.settings import Settings
+from deltaworks.spark import class_data, session
+from deltaworks.stack.jars import ensure_jars
+
+_COMPILED = "-XX:TieredStopAtLevel=4"
+_FOR_MANY_ROWS = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.exchange.reuse": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.shuffle.compress": "true",
+}
+"""A stream's session is set up for batches of a few rows."""
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",  # Hadoop's default
+    "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for each log, however short
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers take Spark's default for nanoseconds
+}
+_LONG_AGO = 10
+"""Every so many commits, files are removed that no version of the last week needs."""
+
+
+@contextmanager
+def opened(settings: Settings, name: str, scratch: Path) -> Iterator[SparkSession]:
+    """A session that reads and writes Delta tables; it ends with the block.
+
+    Args:
+        settings: cores, memory, and further settings of Spark for `name`.
+        name: of the batch job.
+        scratch: folder for its temporary files.
+
+    Raises:
+        StackError: the jars of Delta are missing and cannot be downloaded.
+    """
+    jars = ",".join(map(str, ensure_jars(settings, "spark")))
+    spark = session.build(
+        f"deltaworks-{name}",
+        cores=settings.cores,
+        partitions=2 * settings.cores,
+        driver_memory=settings.driver_memory,
+        scratch=scratch,
+        python_path=settings.joined_python_path,
+        options=f"{class_data.option(settings)} {_COMPILED}",
+        extra={"spark.jars": jars, **_DELTA, **_FOR_MANY_ROWS, **settings.spark_of(name)},
+    )
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def at_version(spark: SparkSession, path: Path, version: int) -> DataFrame:
+    """A Delta table at a version."""
+    return spark.read.format("delta").option("versionAsOf", version).load(str(path))
+
+
+def stage(frame: object, wanted: pa.Schema, path: Path, what: str) -> None:
+    """Computes a data frame and writes its rows to files of Parquet.
+
+    Args:
+        frame: what an author's function has returned.
+        wanted: the columns of the table. Numbers that fit are widened; nothing is rounded.
+        path: a folder that does not exist yet.
+        what: names the function, for errors.
+
+    Raises:
+        ConfigurationError: the columns are others.
+        TerminalError: Spark cannot compute the rows.
+    """
+    if not isinstance(frame, DataFrame):
+        raise ConfigurationError(f"{what} returned {type(frame).__name__}.", hint="return a DataFrame")
+    target = from_arrow_schema(wanted)
+    found = {field.name: field.dataType for field in frame.schema}
+    if found.keys() != set(target.names):
+        missing, extra = sorted(set(target.names) - found.keys()), sorted(found.keys() - set(target.names))
+        parts = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(extra)} in addition"] * bool(extra)
+        raise ConfigurationError(
+            f"The data frame of {what} {' and '.join(parts)}.", hint=f"its columns: {', '.join(target.names)}"
+        )
+    for field in target:
+        if not _fits(found[field.name], field.dataType):
+            have, need = found[field.name].simpleString(), field.dataType.simpleString()
+            raise ConfigurationError(
+                f"In the data frame of {what}, {field.name} is {have}, but the table has {need}.",
+                hint=f'col("{field.name}").cast("{need}"), where that is right, or another type in the row',
+            )
+    with _told(what):
+        frame.select([col(f"`{each.name}`").cast(each.dataType) for each in target]).write.parquet(str(path))
+
+
+def replace_day(
+    spark: SparkSession,
+    staged: Path,
+    path: Path,
+    day: dt.date,
+    *,
+    wanted: pa.Schema,
+    doc: str,
+    properties: Mapping[str, str],
+    note: str,
+    what: str,
+) -> int:
+    """Replaces the rows of a day in one commit; makes the table if there is none.
+
+    Args:
+        spark: the session.
+        staged: the rows, by `stage`.
+        path: folder of the table, which is partitioned by `day`.
+        day: the day.
+        wanted: the columns, with their comments.
+        doc: what the table is.
+        properties: of a new table.
+        note: kept in the history of the table.
+        what: names the job, for errors.
+
+    Returns:
+        The version of the table with the rows.
+
+    Raises:
+        ConflictError: somebody else has changed the same rows meanwhile.
+    """
+    with _told(what):
+        columns = from_arrow_schema(wanted)
+        for field, arrow in zip(columns, wanted, strict=True):
+            field.metadata = {"comment": arrow.metadata[b"comment"].decode()} if arrow.metadata else {}
+        builder = DeltaTable.createIfNotExists(spark).location(str(path)).addColumns(columns).partitionedBy("day")
+        for name, value in properties.items():
+            builder = builder.property(name, value)
+        table = builder.comment(doc).execute()
+        rows = spark.read.schema(columns).parquet(str(staged))
+        writer = rows.coalesce(1).write.format("delta").mode("overwrite").option("userMetadata", note)
+        writer.option("replaceWhere", f"day = DATE'{day}'").save(str(path))
+        newest = table.history(1).collect()[0]
+        if newest["version"] % _LONG_AGO == 0:
+            table.vacuum()
+        return int(newest["version"])
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except DeltaConcurrentModificationException as error:
+        raise ConflictError(
+            f"{what}: somebody else has changed the same rows meanwhile.", hint="run it again; nothing was changed"
+        ) from error
+    except PySparkException as error:
+        raise TerminalError(f"{what} fails: {_first_line(str(error))}") from error
+    except Py4JJavaError as error:
+        raise TerminalError(f"{what} fails: {_first_line(str(error.java_exception))}") from error
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0]
+
+
+def _fits(found: T.DataType, wanted: T.DataType) -> bool:
+    """Whether every value of a type is one of another."""
+    whole = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+    match found, wanted:
+        case T.DecimalType(), T.DecimalType():
+            return found.scale <= wanted.scale and found.precision - found.scale <= wanted.precision - wanted.scale
+        case _, T.LongType():
+            return isinstance(found, whole)
+        case T.FloatType(), T.DoubleType():
+            return True
+        case T.ArrayType(), T.ArrayType():
+            return _fits(found.elementType, wanted.elementType)
+        case T.MapType(), T.MapType():
+            return _fits(found.keyType, wanted.keyType) and _fits(found.valueType, wanted.valueType)
+        case T.StructType(), T.StructType():
+            return found.names == wanted.names and all(
+                _fits(each.dataType, other.dataType) for each, other in zip(found, wanted, strict=True)
+            )
+        case _:
+            return type(found) is type(wanted)
