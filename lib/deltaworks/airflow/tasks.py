@@ -96,18 +96,24 @@ def deploy(name: str, params: Any = None, dag_run: Any = None, access: Access = 
 
 
 def stop(name: str, dag_run: Any = None, task_state_store: Any = None, access: Access = ENVIRONMENT) -> None:
-    """Drains the generation that was current when this task first ran, and no later one."""
+    """Drains the generation that was current when this task first ran, and no later one.
+
+    Airflow 3.2 keeps nothing for a task across its tries: there, it is none that was deployed after the run was made.
+    """
     from deltaworks.control import actions
     from deltaworks.control.registry import Registry
 
     settings = access.settings()
     with no_retry_where_it_cannot_help():
-        record = Registry.of(settings).pipeline(name)
+        registry = Registry.of(settings)
+        record = registry.pipeline(name)
         if record is None:
             raise AirflowSkipException(f"{name} was never deployed: nothing to stop")
         current = record.generation
-        meant = task_state_store.get("generation")
-        if meant is None:
+        if task_state_store is None:
+            if any(each.requested_at > dag_run.run_after for each in registry.deployments(name, 1)):
+                raise AirflowSkipException(f"generation {current} was deployed after this run was made: not stopped")
+        elif (meant := task_state_store.get("generation")) is None:
             task_state_store.set("generation", current)
         elif meant != current:
             raise AirflowSkipException(f"generation {current} has replaced {meant} since, and is not stopped")

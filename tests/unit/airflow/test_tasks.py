@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -242,6 +242,18 @@ def test_a_stop_that_is_cleared_does_not_stop_a_later_generation(control: Contro
         tasks.stop("orders", RUN, store)
 
     assert len(control.asked) == 1
+
+
+@pytest.mark.parametrize(("made_s", "stops"), [(1, True), (-1, False)], ids=["deployed before", "deployed since"])
+def test_where_airflow_keeps_nothing_no_later_generation_is_stopped(control: Control, made_s: int, stops: bool) -> None:
+    run = SimpleNamespace(**vars(RUN), run_after=datetime.now(UTC) + timedelta(seconds=made_s))
+    if stops:
+        tasks.stop("orders", run)
+    else:
+        with pytest.raises(AirflowSkipException, match="generation 3 was deployed after this run was made"):
+            tasks.stop("orders", run)
+
+    assert len(control.asked) == stops
 
 
 def test_there_is_nothing_to_stop_before_the_first_deployment(control: Control) -> None:
