@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import importlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F
 from deltaworks.batch import BatchJob, delta_tables, jobs, running
 from deltaworks.batch.running import DayResult
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.errors import ConfigurationError, TableError, TerminalError
+from deltaworks.errors import ConfigurationError, TableError, TerminalError, TransientError
 from deltaworks.lakehouse import catalog, cuts, described
 from deltaworks.quality import of_day
 from deltaworks.settings import Settings
@@ -196,6 +197,20 @@ def test_every_reader_reads_it(bench: Bench) -> None:
     assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
 
 
+def test_old_files_go_and_rows_stay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_tables, "_LONG_AGO", 2)
+    bench.run(job(), FIRST)
+    path = bench.settings.tables / "items"
+    (stranger := path / "day=2026-03-01" / "part-cut-off.parquet").write_bytes(b"")
+    os.utime(stranger, (0, 0))
+
+    bench.run(job(), SECOND)
+
+    assert not stranger.exists()
+    assert {row["day"] for row in bench.rows()} == {FIRST, SECOND}
+    assert DeltaTable(path, version=1).to_pyarrow_table().num_rows > 0, "versions of the last days stay"
+
+
 def test_a_day_without_rows_empties_it(bench: Bench) -> None:
     bench.run(job(), FIRST, SECOND)
 
@@ -300,6 +315,20 @@ def test_a_table_with_other_columns_is_not_touched(bench: Bench) -> None:
     with pytest.raises(TableError, match="has other columns than the job"):
         bench.run(job(row=More), FIRST)
     assert bench.version() == 1
+
+
+def test_a_file_that_was_removed_meanwhile_is_worth_another_try(bench: Bench, tmp_path: Path) -> None:
+    def vanishing(day: dt.date, enriched_orders: DataFrame) -> DataFrame:
+        enriched_orders.write.parquet(str(tmp_path / "rows"))
+        rows = enriched_orders.sparkSession.read.parquet(str(tmp_path / "rows"))
+        for file in (tmp_path / "rows").glob("*.parquet"):
+            file.unlink()
+        return counted(day, rows)
+
+    with pytest.raises(TransientError, match="removed meanwhile; nothing was changed"):
+        bench.run(job(compute=vanishing), FIRST)
+
+    assert bench.version() is None
 
 
 def test_what_a_killed_run_has_left_is_in_nobodys_way(bench: Bench) -> None:

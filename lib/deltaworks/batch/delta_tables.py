@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from deltaworks.errors import ConfigurationError, ConflictError, TerminalError
+from deltaworks.errors import ConfigurationError, ConflictError, TerminalError, TransientError
 from deltaworks.settings import Settings
 from deltaworks.spark import class_data, session
 from deltaworks.stack.jars import ensure_jars
@@ -39,6 +39,8 @@ _DELTA = {
     "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for each log, however short
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers take Spark's default for nanoseconds
 }
+_GONE = ("FileNotFoundException", "FILE_NOT_EXIST")
+"""In what Spark says when a file is not there any more."""
 _LONG_AGO = 10
 """Every so many commits, files are removed that no version of the last week needs."""
 
@@ -89,6 +91,7 @@ def stage(frame: object, wanted: pa.Schema, path: Path, what: str) -> None:
     Raises:
         ConfigurationError: the columns are others.
         TerminalError: Spark cannot compute the rows.
+        TransientError: a file that it reads was removed meanwhile.
     """
     if not isinstance(frame, DataFrame):
         raise ConfigurationError(f"{what} returned {type(frame).__name__}.", hint="return a DataFrame")
@@ -153,10 +156,11 @@ def replace_day(
         rows = spark.read.schema(columns).parquet(str(staged))
         writer = rows.coalesce(1).write.format("delta").mode("overwrite").option("userMetadata", note)
         writer.option("replaceWhere", f"day = DATE'{day}'").save(str(path))
-        newest = table.history(1).collect()[0]
-        if newest["version"] % _LONG_AGO == 0:
+        ours = table.history(_LONG_AGO).where(col("userMetadata") == note)
+        version = int(ours.agg({"version": "max"}).collect()[0][0])
+        if version % _LONG_AGO == 0:
             table.vacuum()
-        return int(newest["version"])
+        return version
 
 
 @contextmanager
@@ -167,14 +171,15 @@ def _told(what: str) -> Iterator[None]:
         raise ConflictError(
             f"{what}: somebody else has changed the same rows meanwhile.", hint="run it again; nothing was changed"
         ) from error
-    except PySparkException as error:
-        raise TerminalError(f"{what} fails: {_first_line(str(error))}") from error
-    except Py4JJavaError as error:
-        raise TerminalError(f"{what} fails: {_first_line(str(error.java_exception))}") from error
-
-
-def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0]
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+        if any(sign in text for sign in _GONE):
+            raise TransientError(
+                f"{what}: a file that it reads was removed meanwhile; nothing was changed.",
+                hint="run it again; if it takes longer than tables keep replaced files, give it less to read",
+            ) from error
+        first = text.strip().split("\n", 1)[0]
+        raise TerminalError(f"{what} fails: {first}") from error
 
 
 def _fits(found: T.DataType, wanted: T.DataType) -> bool:

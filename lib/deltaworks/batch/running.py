@@ -87,6 +87,7 @@ def run(
         TableError: there is a table of this name that the job did not make, or that has other columns.
         TerminalError: Spark cannot compute the rows.
         ConflictError: somebody else has changed the same rows meanwhile.
+        TransientError: a file that it reads was removed meanwhile.
     """
     job = jobs.load(settings, name)
     wanted = _columns(job)
