@@ -16,6 +16,7 @@ import duckdb
 import msgspec
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -64,10 +65,16 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="module")
 def spark(settings: Settings) -> Iterator[SparkSession]:
-    """One session for all tests; that each run has its own is tested with the command."""
-    scratch = settings.home / "scratch"
-    with delta_tables.opened(settings, "tests", scratch) as session:
+    """One session for all tests, in a JVM of its own: one that earlier tests have left does not have the jars."""
+    earlier = SparkContext._gateway, SparkContext._jvm
+    SparkContext._gateway = SparkContext._jvm = None
+    with delta_tables.opened(settings, "tests", settings.home / "scratch") as session:
+        gateway: Any = session.sparkContext._gateway
         yield session
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
+    SparkContext._gateway, SparkContext._jvm = earlier
 
 
 class Bench:
