@@ -41,6 +41,11 @@ def checked_asset(pipeline: str) -> Asset:
     return Asset(uri=CHECKED.format(pipeline=pipeline))
 
 
+def assets_of_checks(pipeline: str, options: PipelineOptions) -> list[Asset]:
+    """The asset of a pipeline's checks; none if the options say that there are no assets."""
+    return [] if options.get("asset_uri", URI) is None else [checked_asset(pipeline)]
+
+
 def assets_of(tables: Iterable[str], options: PipelineOptions) -> list[Asset]:
     """The assets of some tables; none if the options say so."""
     uri = options.get("asset_uri", URI)

@@ -14,15 +14,16 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
-from airflow.sdk import DAG, BaseOperator, CronPartitionTimetable, Param
+from airflow.sdk import DAG, CronPartitionTimetable, Param
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.assets import assets_of
-from deltaworks.airflow.child import Child, command
+from deltaworks.airflow.child import command
+from deltaworks.airflow.child_operator import ChildOperator
 from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
-from deltaworks.airflow.tasks import failure
+from deltaworks.airflow.tasks import day_of_key
 from deltaworks.batch import jobs
 
 if TYPE_CHECKING:
@@ -102,10 +103,8 @@ def dag_id(name: str) -> str:
     return f"{name}__batch"
 
 
-class BatchOperator(BaseOperator):
-    """Runs a batch job for a day in a child process, whose output is the log of the task.
-
-    However the task ends, no part of the child survives (see `child`).
+class BatchOperator(ChildOperator):
+    """Runs a batch job for a day in a child process.
 
     Args:
         job: name of the batch job.
@@ -118,38 +117,26 @@ class BatchOperator(BaseOperator):
         super().__init__(**kwargs)
         self.job = job
         self.access = access
-        self._child: Child | None = None
 
     def execute(self, context: Context) -> str:
         """Returns the day."""
         settings, run = self.access.settings(), context["dag_run"]
         day = _day(context["params"]["day"], run.partition_key, run.run_after.date())
         log = settings.logs / f"batch-{self.job}"
-        self._child = Child(settings.run, f"batch-{self.job}", log, env=settings.process_environment())
         asked = command("batch", self.job, "--day", day.isoformat(), "--run-id", run.run_id)
-        code = self._child.execute(asked, lambda line: self.log.info("%s", line))
+        code = self.run_child(settings, f"batch-{self.job}", log, asked)
         if code != 0:
-            raise failure(f"{self.job} for {day}", code, log, self._child.begin)
+            raise self.failure(f"{self.job} for {day}", code, log)
         for asset in self.outlets:
             context["outlet_events"][asset].extra = {"day": day.isoformat()}
         return day.isoformat()
-
-    def on_kill(self) -> None:
-        """Called in the main thread, whatever that is doing."""
-        if self._child is not None:
-            self._child.end()
 
 
 def _day(chosen: str | None, key: str | None, run_after: date) -> date:
     if chosen is not None and key:
         raise AirflowFailException(f"This run is for {key}, its partition key: leave Day empty.")
     asked = chosen or key
-    if not asked:
-        return run_after - timedelta(days=1)
-    try:
-        return date.fromisoformat(asked)
-    except ValueError:
-        raise AirflowFailException(f"The partition key {key!r} is not a day, such as 2026-11-22.") from None
+    return day_of_key(asked) if asked else run_after - timedelta(days=1)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
-from deltaworks.airflow.assets import URI, checked_asset
+from deltaworks.airflow.assets import assets_of_checks
 from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
 from deltaworks.control import jobs
@@ -83,7 +83,7 @@ def quality_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
         doc_md=_DOC.format(name=name, when=when).strip(),
         **arguments(options, tags=["quality", name], tasks=DEFAULTS),
     ) as dag:
-        passed = [] if options.get("asset_uri", URI) is None else [checked_asset(name)]
+        passed = assets_of_checks(name, options)
         task(task_id="check", execution_timeout=_LIMIT, outlets=passed)(check)(name, access=access)
     return dag
 

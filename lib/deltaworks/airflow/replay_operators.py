@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from airflow.providers.standard.operators.hitl import HITLBranchOperator
-from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks.airflow import replay_tasks
 from deltaworks.airflow.access import ENVIRONMENT, Access
-from deltaworks.airflow.child import Child, command
-from deltaworks.airflow.tasks import failure, no_retry_where_it_cannot_help
+from deltaworks.airflow.child import command
+from deltaworks.airflow.child_operator import ChildOperator
+from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
 
 APPROVE, REJECT = "Approve", "Reject"
 
 
-class PhaseOperator(BaseOperator):
+class PhaseOperator(ChildOperator):
     """Does a heavy phase of a replay in a child process, whose output is the log of the task.
 
     After a killed try, the next one resumes where it stopped. However the task ends, no part of the child survives (see
@@ -50,7 +50,6 @@ class PhaseOperator(BaseOperator):
         self.replay = replay
         self.phase = phase
         self.access = access
-        self._child: Child | None = None
 
     def execute(self, context: Context) -> None:
         settings = self.access.settings()
@@ -63,18 +62,12 @@ class PhaseOperator(BaseOperator):
         replay_tasks.require_turn(state, self.phase)
         if not state.has_done(self.phase):
             log = paths.root / "log"
-            self._child = Child(settings.run, f"replay-{self.replay}", log, env=settings.process_environment())
-            code = self._child.execute(self._command(), lambda line: self.log.info("%s", line))
+            code = self.run_child(settings, f"replay-{self.replay}", log, self._command())
             state = paths.read_state()
             if self.phase == "gate" and state.passed is False and state.error is None:
                 raise AirflowFailException(self._not_passed())
             if not state.has_done(self.phase) or code != 0:
-                raise failure(self.phase, code, log, self._child.begin)
-
-    def on_kill(self) -> None:
-        """Called in the main thread, whatever that is doing."""
-        if self._child is not None:
-            self._child.end()
+                raise self.failure(self.phase, code, log)
 
     def _command(self) -> list[str]:
         """The command that does the phase."""

@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from deltaworks import clock, listeners
 from deltaworks.airflow.access import ENVIRONMENT, Access
-from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, reporter, requester
+from deltaworks.airflow.tasks import day_of_key, no_retry_where_it_cannot_help, reporter, requester
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError
 from deltaworks.replay.model import Phase, ReplayPaths, ReplayRequest, ReplayState
@@ -46,7 +46,7 @@ def plan(name: str, params: Any = None, dag_run: Any = None, access: Access = EN
     if key := dag_run.partition_key:
         if first is not None or end is not None:
             raise AirflowFailException(f"This run is for {key}, its partition key: leave From and To empty.")
-        first = _day_of_key(key)
+        first = day_of_key(key)
         end, reason = first + timedelta(days=1), reason or f"replay of {key}"
     if not reason:
         raise AirflowFailException("Say why you replay: the field Reason is empty. The tables' history keeps it.")
@@ -241,14 +241,6 @@ def _paths(settings: Settings, name: str, run: str) -> ReplayPaths:
 
 def _day(text: str | None) -> date | None:
     return None if text is None else date.fromisoformat(text)
-
-
-def _day_of_key(key: str) -> date:
-    """Airflow 3.2 starts runs with any partition key; later versions know that it must be a day."""
-    try:
-        return date.fromisoformat(key)
-    except ValueError:
-        raise AirflowFailException(f"The partition key {key!r} is not a day, such as 2026-11-22.") from None
 
 
 def _ms(day: date | None) -> int | None:

@@ -9,25 +9,20 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from datetime import date
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks import clock
 from deltaworks.airflow.access import ENVIRONMENT, Access
-from deltaworks.control.logs import why
 from deltaworks.control.model import BY_AIRFLOW, Deployment, DeployOptions
 from deltaworks.errors import ConflictError, DeltaworksError, StackError, TransientError
-from deltaworks.exits import CONFLICT, LEASE, NO_RESTART, code_of
+from deltaworks.exits import NO_RESTART, code_of
 from deltaworks.settings import Settings
 
 log = logging.getLogger(__name__)
 _REPEAT_S = 10.0
-_LINES = 5
-_DIFFERS, _USAGE = 1, 2
-_REPEAT_CANNOT_HELP = (NO_RESTART - {LEASE, CONFLICT}) | {_DIFFERS, _USAGE}
-"""Exit codes of a child process. Without the conflicts: another process that works on the same soon ends."""
 
 
 def action(name: str, params: Any = None) -> str:
@@ -169,15 +164,9 @@ def _again(settings: Settings, name: str, params: Any) -> Deployment | None:
     return next(iter(Registry.of(settings).deployments(name, limit=1)), None)
 
 
-def failure(what: str, code: int, log: Path, begin: int) -> AirflowException:
-    """What to raise when a child process has failed; without a retry where that cannot help.
-
-    Args:
-        what: what it did.
-        code: its exit code; negative if a signal ended it.
-        log: its output.
-        begin: offset in `log` where its output begins.
-    """
-    ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    text = "\n".join([f"{what} {ended}:", *why(log, after=begin)[-_LINES:]])
-    return AirflowFailException(text) if code in _REPEAT_CANNOT_HELP else AirflowException(text)
+def day_of_key(key: str) -> date:
+    """The day that a partition key names; Airflow 3.2 starts runs with any key."""
+    try:
+        return date.fromisoformat(key)
+    except ValueError:
+        raise AirflowFailException(f"The partition key {key!r} is not a day, such as 2026-11-22.") from None

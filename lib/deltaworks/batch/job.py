@@ -1,4 +1,4 @@
-"""What a batch job is: a function of Spark from tables at a consistent cut to the rows of one day."""
+"""Defines a batch job: a function of Spark from tables at a consistent cut to the rows of one day."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from deltaworks.errors import ConfigurationError
 from deltaworks.names import TABLE
 from deltaworks.topology.columns import Plain, TypedColumn, flat_columns, record_class
-from deltaworks.topology.docs import doc_of, texts_below
+from deltaworks.topology.table_columns import documented
 
 DAY = "day"
 _CRON = re.compile(r"\S+( \S+){4}")
@@ -89,9 +89,7 @@ class BatchJob:
     @cached_property
     def comments(self) -> dict[str, str]:
         """Column -> what it means, where the type says it."""
-        below = texts_below(self.row)
-        found = {column.name: doc_of(column.hint) or below.get(column.name) for column in self.columns}
-        return {name: text for name, text in found.items() if text}
+        return dict(documented(self.row, self.columns))
 
     @property
     def reads(self) -> list[str]:
@@ -103,7 +101,7 @@ class BatchJob:
         return list(inspect.signature(self.compute).parameters)
 
     def rows(self, day: dt.date, tables: dict[str, Any]) -> Any:
-        """What `compute` gives for a day.
+        """Calls `compute` for a day.
 
         Args:
             day: the UTC day.

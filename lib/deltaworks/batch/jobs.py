@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 from deltaworks.batch.job import BatchJob
-from deltaworks.control.jobs import imported
+from deltaworks.control.jobs import defining, imported
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
 FOLDER = "batch"
 """Below `jobs/`."""
-_DEFINES_JOB = re.compile(r"^job\b[^=\n]*=", re.M)
 
 
 def names(settings: Settings) -> list[str]:
     """The names of all batch jobs, found by text, so that files that cannot be imported are included."""
-    files = (settings.jobs / FOLDER).glob("*.py")
-    return sorted(path.stem for path in files if _DEFINES_JOB.search(path.read_text(errors="replace")))
+    return defining("job", settings.jobs / FOLDER)
 
 
 def load(settings: Settings, name: str) -> BatchJob:

@@ -29,9 +29,11 @@ from deltaworks.lakehouse.columns import arrow_column
 from deltaworks.lakehouse.cuts import Cut
 from deltaworks.lakehouse.reading import dataset
 from deltaworks.lakehouse.sandbox import Limits
+from deltaworks.lakehouse.schema import commented
 from deltaworks.quality import Suites, Verdict, results, suites
 from deltaworks.quality.of_day import judge_day
 from deltaworks.settings import Settings
+from deltaworks.tables import Table, Tables
 
 KIND = "batch"
 """Of the table, see `descriptions.KIND`."""
@@ -42,7 +44,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class DayResult:
-    """What became of one day."""
+    """The result of one day."""
 
     day: dt.date
     rows: int
@@ -51,23 +53,12 @@ class DayResult:
     verdicts: tuple[Verdict, ...]
 
 
-@dataclass(frozen=True)
-class _Input:
-    """A table at the version of the cut."""
-
-    path: Path
-    version: int
-    rows: Any
-    """A dataset of Arrow."""
-
-
 def run(
     settings: Settings,
     name: str,
     days: Sequence[dt.date],
     *,
     run_id: str,
-    samples: int = 5,
     report: Report = lambda _: None,
 ) -> list[DayResult]:
     """Runs a job for some days, each in a commit of its own; ends behind the first day that does not pass.
@@ -79,7 +70,6 @@ def run(
         name: of the job.
         days: UTC days.
         run_id: id under which verdicts are kept, also in the history of the table.
-        samples: maximum number of rows that a verdict shows.
         report: told what happens.
 
     Raises:
@@ -91,7 +81,7 @@ def run(
     """
     job = jobs.load(settings, name)
     wanted = _columns(job)
-    suite = suites.load(settings, name) if (settings.jobs / "quality" / f"{name}.py").is_file() else {}
+    suite = suites.load_if_there(settings, name)
     folder = settings.home / KIND / name
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):
@@ -103,12 +93,13 @@ def run(
             )
         )
         inputs = _inputs(settings.tables, job, at)
-        running = _Run(settings, job, wanted, suite, at, inputs, folder, run_id, samples)
+        running = _Run(settings, job, wanted, suite, at, inputs, folder, run_id)
         found: list[DayResult] = []
         _clear(folder)
         with delta_tables.opened(settings, name, folder / "scratch") as spark:
+            frames = running.frames(spark)
             for day in days:
-                found.append(result := running.day(spark, day))
+                found.append(result := running.day(spark, frames, day))
                 done = "not published" if result.version is None else f"version {result.version}"
                 report(f"{day}: {result.rows:,} rows, {done}")
                 if result.version is None:
@@ -126,15 +117,18 @@ class _Run:
     wanted: pa.Schema
     suite: Suites
     at: Mapping[str, Cut]
-    inputs: Mapping[str, _Input]
+    inputs: Mapping[str, Table]
     folder: Path
     run_id: str
-    samples: int
 
-    def day(self, spark: Any, day: dt.date) -> DayResult:
+    def frames(self, spark: Any) -> dict[str, Any]:
+        """The tables as data frames."""
+        return {name: delta_tables.at_version(spark, each.path, each.version) for name, each in self.inputs.items()}
+
+    def day(self, spark: Any, frames: dict[str, Any], day: dt.date) -> DayResult:
         job, name, what = self.job, self.job.name, f"{self.job.name}, {day}"
         staged = self.folder / f"{day}"
-        delta_tables.stage(self._computed(spark, day, what), self.wanted, staged, what)
+        delta_tables.stage(self._computed(frames, day, what), self.wanted, staged, what)
         rows = pads.dataset(staged, format="parquet")
         verdicts = judge_day(
             name,
@@ -144,7 +138,6 @@ class _Run:
             required=[column.name for column in job.columns if not column.is_optional],
             suites=self.suite,
             inputs={table: each.rows for table, each in self.inputs.items()},
-            samples=self.samples,
             limits=Limits.of(self.settings),
         )
         results.append(self.settings.tables, self.run_id, name, verdicts, clock.utc_now())
@@ -163,11 +156,10 @@ class _Run:
             )
         return DayResult(day=day, rows=rows.count_rows(), version=version, verdicts=tuple(verdicts))
 
-    def _computed(self, spark: Any, day: dt.date, what: str) -> Any:
-        """What the author's function gives."""
-        tables = {name: delta_tables.at_version(spark, each.path, each.version) for name, each in self.inputs.items()}
+    def _computed(self, frames: dict[str, Any], day: dt.date, what: str) -> Any:
+        """Calls the author's function."""
         try:
-            return self.job.rows(day, tables)
+            return self.job.rows(day, frames)
         except Exception as error:
             failed = failures.problem(error)
             first = failed.what.strip().split("\n", 1)[0]
@@ -175,12 +167,7 @@ class _Run:
 
 
 def _columns(job: BatchJob) -> pa.Schema:
-    fields = []
-    for column in job.columns:
-        field = pa.field(column.name, arrow_column(column).type)
-        comment = job.comments.get(column.name)
-        fields.append(field if comment is None else field.with_metadata({"comment": comment}))
-    return pa.schema(fields)
+    return commented(pa.schema([(column.name, arrow_column(column).type) for column in job.columns]), job.comments)
 
 
 def _properties(job: BatchJob) -> dict[str, str]:
@@ -225,8 +212,8 @@ def _cut(root: Path, pipeline: str, job: str) -> Cut:
     return cut
 
 
-def _inputs(root: Path, job: BatchJob, at: Mapping[str, Cut]) -> dict[str, _Input]:
-    found: dict[str, _Input] = {}
+def _inputs(root: Path, job: BatchJob, at: Mapping[str, Cut]) -> dict[str, Table]:
+    found: dict[str, Table] = {}
     for name in job.reads:
         cut = next((cut for cut in at.values() if name in cut.tables), None)
         if cut is None:
@@ -235,12 +222,7 @@ def _inputs(root: Path, job: BatchJob, at: Mapping[str, Cut]) -> dict[str, _Inpu
                 f"The batch job '{job.name}' reads a table '{name}', which {' and '.join(job.pipelines)} do not have.",
                 hint=f"parameters of compute are named like tables: {', '.join(known)}",
             )
-        table = cuts.opened(root, cut, name)
-        if table is None:
-            raise ConfigurationError(
-                f"The table '{name}' was made anew since the last batch of '{cut.pipeline}'.", hint="try again later"
-            )
-        found[name] = _Input(root / name, cut.tables[name], dataset(root / name, table))
+        found[name] = Tables(root, cut)[name]
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -18,13 +19,16 @@ from deltaworks.settings import Settings
 if TYPE_CHECKING:
     from deltaworks.dsl.pipeline import Pipeline
 
-_DEFINES_PIPELINE = re.compile(r"^pipeline\b[^=\n]*=", re.M)
-
 
 def names(settings: Settings) -> list[str]:
     """The names of all pipelines, found by text, so that files that cannot be imported are included."""
-    files = [path for path in settings.jobs.glob("*.py") if _DEFINES_PIPELINE.search(path.read_text(errors="replace"))]
-    return sorted(path.stem for path in files)
+    return defining("pipeline", settings.jobs)
+
+
+def defining(variable: str, folder: Path) -> list[str]:
+    """The names of the files of a folder that define a variable, found by text."""
+    defines = re.compile(rf"^{variable}\b[^=\n]*=", re.M)
+    return sorted(path.stem for path in folder.glob("*.py") if defines.search(path.read_text(errors="replace")))
 
 
 def names_with(settings: Settings, folder: str) -> list[str]:

@@ -16,7 +16,7 @@ The three source columns say where a record was read; behind an exchange they ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -76,10 +76,7 @@ class TableSchema:
     @property
     def commented(self) -> pa.Schema:
         """All columns with their comments."""
-        told = self.comments
-        return pa.schema(
-            [each.with_metadata({"comment": told[each.name]}) if each.name in told else each for each in self.arrow]
-        )
+        return commented(self.arrow, self.comments)
 
     @cached_property
     def file(self) -> pa.Schema:
@@ -89,6 +86,13 @@ class TableSchema:
     @cached_property
     def key_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.key)
+
+
+def commented(schema: pa.Schema, told: Mapping[str, str]) -> pa.Schema:
+    """The schema with comments for the columns that `told` has."""
+    return pa.schema(
+        [each.with_metadata({"comment": told[each.name]}) if each.name in told else each for each in schema]
+    )
 
 
 _TYPES = {

@@ -25,7 +25,6 @@ def judge_day(
     required: Sequence[str],
     suites: Suites,
     inputs: Mapping[str, Source],
-    samples: int = 5,
     limits: Limits | None = None,
 ) -> list[Verdict]:
     """Checks the suite of the author, and what holds for every batch job.
@@ -38,7 +37,6 @@ def judge_day(
         required: columns that are never null.
         suites: table -> expectations; those of other tables than `table` are left out.
         inputs: the tables that the rows are from; rules in SQL may use them.
-        samples: maximum number of rows that a verdict shows.
         limits: limits of each rule in SQL; None: the defaults.
 
     Returns:
@@ -46,7 +44,7 @@ def judge_day(
     """
     engine.load()
     suite = [*_always(day, key, required), *suites.get(table, ())]
-    return validate({**inputs, table: rows}, {table: suite}, samples=samples, limits=limits)
+    return validate({**inputs, table: rows}, {table: suite}, limits=limits)
 
 
 def _always(day: dt.date, key: Sequence[str], required: Sequence[str]) -> list[Expectation]:

@@ -11,6 +11,11 @@ from deltaworks.quality.validation import Suites
 from deltaworks.settings import Settings
 
 
+def load_if_there(settings: Settings, name: str) -> Suites:
+    """Like `load`; none if there is no such file."""
+    return load(settings, name) if (settings.jobs / "quality" / f"{name}.py").is_file() else {}
+
+
 def load(settings: Settings, name: str) -> Suites:
     """Loads the suites of a job: table -> expectations.
 

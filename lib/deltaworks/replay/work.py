@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import takewhile
-from pathlib import Path
 
 import msgspec
 
@@ -146,7 +145,7 @@ def judge(
 ) -> bool:
     """Decides whether the staging tables may be published; keeps the verdicts in the run's folder and in a table."""
     report("loading Great Expectations")
-    found = suites.load(settings, pipeline.name) if _has_suite(settings.jobs, pipeline.name) else {}
+    found = suites.load_if_there(settings, pipeline.name)
     verdicts = gate(
         paths.tables,
         settings.tables,
@@ -163,10 +162,6 @@ def judge(
     blocking = [verdict for verdict in verdicts if verdict.blocks]
     report(f"{len(verdicts)} checks, {len(blocking)} not passed")
     return not blocking
-
-
-def _has_suite(folder: Path, name: str) -> bool:
-    return (folder / "quality" / f"{name}.py").is_file()
 
 
 def verdicts_of(paths: ReplayPaths) -> list[Verdict]:

@@ -86,13 +86,14 @@ def author_columns(sink: DeltaSink) -> AuthorColumns:
 def comments(sink: DeltaSink) -> dict[str, str]:
     """Column -> what it means; columns of which nothing is known are left out."""
     columns = author_columns(sink)
-    of_key = dict(_documented(sink.key, columns.key))
-    of_value = dict(_documented(sink.value, [*columns.value, *(column for _, column in columns.shared)]))
+    of_key = dict(documented(sink.key, columns.key))
+    of_value = dict(documented(sink.value, [*columns.value, *(column for _, column in columns.shared)]))
     ours = {name: COMMENTS[name] for name in (*OURS[sink.kind].between, *OURS[sink.kind].after)}
     return ours | (_OF_WINDOWS if sink.kind is TableKind.WINDOWED else {}) | of_value | of_key | dict(sink.column_docs)
 
 
-def _documented(kind: Any, columns: Iterable[TypedColumn]) -> Iterable[tuple[str, str]]:
+def documented(kind: Any, columns: Iterable[TypedColumn]) -> Iterable[tuple[str, str]]:
+    """Each column of a type with what it means, where the type says it."""
     below = {} if (fields := record_class(kind)) is None else texts_below(fields)
     for column in columns:
         if text := doc_of(column.hint) or below.get(column.field or ""):
