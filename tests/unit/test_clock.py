@@ -110,9 +110,7 @@ def test_behind_the_last_batch_time_goes_on_with_ticks(clocks: Clocks, caplog: p
         times.append(batch_clock.now())
 
     assert times == [last_ms, last_ms + 400, last_ms + 800, last_ms + 1_200]
-    assert [r.message for r in caplog.records] == [
-        "the wall clock is 3600.0 s behind the last batch; time goes on from there"
-    ]
+    assert caplog.messages == ["the wall clock is 3600.0 s behind the last batch; time goes on from there"]
 
 
 def test_a_jump_forward_is_told_once_and_followed(clocks: Clocks, caplog: pytest.LogCaptureFixture) -> None:
@@ -124,7 +122,7 @@ def test_a_jump_forward_is_told_once_and_followed(clocks: Clocks, caplog: pytest
     assert batch_clock.now() == clocks.wall_ms
     clocks.passes(1_000)
     assert batch_clock.now() == clocks.wall_ms
-    assert [r.message for r in caplog.records] == ["the wall clock was set forward by 2.0 h; batches follow it"]
+    assert caplog.messages == ["the wall clock was set forward by 2.0 h; batches follow it"]
 
 
 def test_a_correction_of_milliseconds_is_not_worth_a_word(clocks: Clocks, caplog: pytest.LogCaptureFixture) -> None:

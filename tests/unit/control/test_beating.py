@@ -36,7 +36,7 @@ class Beats:
 
 
 def logged(caplog: pytest.LogCaptureFixture, text: str) -> Callable[[], bool]:
-    return lambda: any(text in record.message for record in caplog.records)
+    return lambda: any(text in message for message in caplog.messages)
 
 
 def until(fact: Callable[[], bool]) -> None:
@@ -103,9 +103,7 @@ def test_a_beat_that_cannot_be_written_is_told_once_and_tried_again(caplog: pyte
         beats.error = None
         assert beats.reaches(5)
 
-    assert [record.message for record in caplog.records] == [
-        "no heartbeat during a snapshot: [Errno 28] No space left on device"
-    ]
+    assert caplog.messages == ["no heartbeat during a snapshot: [Errno 28] No space left on device"]
 
 
 def test_an_error_of_the_block_is_the_one_that_is_told() -> None:
