@@ -86,6 +86,10 @@ bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, in
 bench-replay: .venv/.complete ## A replay against the live host and Spark SQL, publishes under a stream; a quarter of an hour
 	$(BIN)/python -m tests.benchmarks.replays
 
+.PHONY: bench-retention
+bench-retention: .venv/.complete ## What old versions cost over a simulated month of commits: [DAYS=30] [EVERY=10 (seconds)]
+	$(BIN)/python -m tests.benchmarks.retention --days $(or $(DAYS),30) --every $(or $(EVERY),10)
+
 .PHONY: bench-start
 bench-start: .venv/.complete ## Start, tiny batch, idle minute and all streams at once: [AGAINST=another clone], about ten minutes
 	$(BIN)/python -m tests.benchmarks.start $(if $(AGAINST),--against $(AGAINST))

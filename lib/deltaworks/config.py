@@ -44,6 +44,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from deltaworks import durations
 from deltaworks.errors import ConfigurationError
 
 FILE = "deltaworks.toml"
@@ -84,9 +85,10 @@ _HANDED_ON = "DELTAWORKS_CONNECTION_"
 """Prefix of variables with what connections of Airflow say."""
 _ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 _COMMAND_S = 30
-Kind: TypeAlias = Literal["kafka", "spark"]
-_KINDS: tuple[Kind, ...] = ("kafka", "spark")
-"""Tables of settings that go to a library as they are."""
+Kind: TypeAlias = Literal["kafka", "spark", "retention"]
+_KINDS: tuple[Kind, ...] = ("kafka", "spark", "retention")
+"""Tables of settings that pipelines may have of their own; `kafka` and `spark` go to a library as they are."""
+_RETENTION = ("versions", "hours", "days")
 _TABLES = frozenset({*_KINDS, "pipelines"})
 """Keys of a layer of the file that are tables."""
 _OURS_OF_SPARK = re.compile(
@@ -403,10 +405,13 @@ def _settings(kind: Kind, table: Mapping[str, object], prefix: str, file: Path) 
 
 
 def _setting(kind: Kind, name: str, value: object, origin: str, folder: Path) -> str | Reference:
-    if kind == "kafka":
-        _require_theirs(name, origin)
-    else:
-        _require_for_spark(name, value, origin)
+    match kind:
+        case "kafka":
+            _require_theirs(name, origin)
+        case "spark":
+            _require_for_spark(name, value, origin)
+        case "retention":
+            return _retention(name, value, origin)
     if isinstance(value, dict):
         return _reference(value, origin, folder)
     if isinstance(value, bool):
@@ -414,6 +419,13 @@ def _setting(kind: Kind, name: str, value: object, origin: str, folder: Path) ->
     if isinstance(value, str | int):
         return str(value)
     raise _unexpected(value, origin)
+
+
+def _retention(name: str, value: object, origin: str) -> str:
+    if name not in _RETENTION:
+        raise ConfigurationError(f"{origin} is no setting.", hint=f"settings of [retention]: {', '.join(_RETENTION)}")
+    durations.parse(str(value), origin)
+    return str(value)
 
 
 def _require_for_spark(name: str, value: object, origin: str) -> None:
@@ -453,7 +465,7 @@ def _check(layer: Mapping[str, Any], prefix: str, file: Path) -> None:
             if key not in _KINDS:
                 raise ConfigurationError(
                     f"{file} has the key '{prefix}pipelines.{name}.{key}', which is no setting of a pipeline.",
-                    hint=f"a pipeline has tables of its own: [{prefix}pipelines.{name}.kafka], and the same with spark",
+                    hint=f"a pipeline has tables of its own: [{prefix}pipelines.{name}.kafka], spark and retention",
                 )
             _table(each[key], f"{prefix}pipelines.{name}.{key}", file)
     for key in layer.keys() - _TABLES:

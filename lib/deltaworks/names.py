@@ -75,6 +75,11 @@ RUN = Rule(
     re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,199}"),
     "letters, digits, '.', '_' and '-', as `deltaworks replays` shows them",
 )
+PIN = Rule(
+    "the name of a pin",
+    re.compile(r"[a-zA-Z][a-zA-Z0-9._-]{0,99}"),
+    "letters, digits, '.', '_' and '-', and a letter at the beginning",
+)
 FILE = Rule(
     "the name of a file",
     re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,239}"),

@@ -226,6 +226,11 @@ class Settings:
         """Settings of Spark for a pipeline: `[spark]`, and `[pipelines.NAME.spark]` says what differs."""
         return {name: str(value) for name, value in self.values.table("spark", pipeline).items()}
 
+    def retention_of(self, pipeline: str) -> dict[str, str]:
+        """How long the tables of a pipeline can be read: `[retention]`, and `[pipelines.NAME.retention]` says what
+        differs."""
+        return {name: str(value) for name, value in self.values.table("retention", pipeline).items()}
+
     @property
     def joined_python_path(self) -> str:
         """`python_path` in the format of PYTHONPATH."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from deltaworks.errors import ConfigurationError
-from deltaworks.lakehouse import catalog, cuts
+from deltaworks.lakehouse import catalog, cuts, retention
 from deltaworks.lakehouse.cuts import Cut
 from deltaworks.lakehouse.reading import dataset
 from deltaworks.settings import Settings
@@ -89,23 +89,25 @@ def open(pipeline: str, at: str | datetime | None = None, *, settings: Settings 
 
     Args:
         pipeline: its name.
-        at: a time, `2026-03-01T12:00` or a `datetime`; without a zone it is in UTC; None: now.
+        at: a time, `2026-03-01T12:00` or a `datetime`, without a zone in UTC; or the name of a pin; None: now.
         settings: name the home; None: those of the environment and of `deltaworks.toml`.
 
     Raises:
-        ConfigurationError: there is no such pipeline, or its tables of that time are not known.
+        ConfigurationError: there is no such pipeline or pin, or its tables of that time are not known.
     """
     root = (Settings.from_environment() if settings is None else settings).tables
-    if at is None:
-        cut = cuts.latest(root, pipeline)
-    else:
-        time = catalog.time_of(at) if isinstance(at, str) else catalog.in_utc(at)
-        cut = cuts.as_of(root, pipeline, time)
-    if cut is None:
-        first = cuts.first(root, pipeline)
-        known = f"they are known since {first.at:%Y-%m-%d %H:%M:%S} UTC" if first is not None else None
-        raise ConfigurationError(
-            f"The tables of the pipeline '{pipeline}' {'' if at is None else f'at {at} '}are not known.",
-            hint=known or f"pipelines with tables: {', '.join(cuts.pipelines(root)) or 'none yet'}",
-        )
-    return Tables(root, cut)
+    return Tables(root, _cut(root, pipeline, at))
+
+
+def _cut(root: Path, pipeline: str, at: str | datetime | None) -> Cut:
+    match catalog.moment(at) if isinstance(at, str) else at:
+        case None:
+            return cuts.required(root, pipeline)
+        case datetime() as time:
+            return cuts.required(root, pipeline, catalog.in_utc(time))
+        case int():
+            raise ConfigurationError(f"{at!r} is no time, and no pin.", hint="such as 2026-03-01T12:00")
+        case name:
+            if (cut := retention.pinned(root, name).get(pipeline)) is None:
+                raise ConfigurationError(f"There is no pin '{name}' of '{pipeline}'.", hint="deltaworks tables pins")
+            return cut

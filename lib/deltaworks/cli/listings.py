@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deltaworks.lakehouse.described import TableDescribed
     from deltaworks.lakehouse.publish.ownership import Handover
     from deltaworks.lakehouse.publish.publication import Publication
+    from deltaworks.lakehouse.retention import Pin
     from deltaworks.quality import Verdict
     from deltaworks.replay.model import ReplayPlan, ReplayState
     from deltaworks.stack.lifecycle import Status as Process
@@ -69,6 +70,32 @@ class ColumnListed(_Document, frozen=True, kw_only=True):
     """In Delta's notation."""
     meaning: str | None
     is_key: bool
+
+
+class PinListed(_Document, frozen=True, kw_only=True):
+    """Tables of a pipeline as of one batch that stay readable."""
+
+    name: str
+    pipeline: str
+    at: datetime
+    """When the tables were so."""
+    batch_id: int
+    tables: dict[str, int]
+    """Table -> its version."""
+    pinned_at: datetime
+    by: str
+    reason: str
+
+    @classmethod
+    def of(cls, pin: Pin) -> PinListed:
+        cut = pin.cut
+        return cls._from(pin, pipeline=cut.pipeline, at=cut.at, batch_id=cut.batch_id, tables=cut.tables)
+
+
+class Pins(_Document, frozen=True, kw_only=True):
+    """`deltaworks tables pins --json`"""
+
+    pins: list[PinListed]
 
 
 class VerdictListed(_Document, frozen=True, kw_only=True):
@@ -388,7 +415,7 @@ class Doctor(_Document, frozen=True, kw_only=True):
     checks: list[FindingListed]
 
 
-DOCUMENTS = (Tables, TableShown, Status, Quality, Batch, Replays, SetAside, Config, Doctor)
+DOCUMENTS = (Tables, TableShown, Pins, Status, Quality, Batch, Replays, SetAside, Config, Doctor)
 
 
 def instant(time_ms: int) -> datetime:

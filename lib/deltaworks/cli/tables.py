@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 from rich.text import Text
 
+from deltaworks.cli import pins
 from deltaworks.cli.console import AsJson, err, out, print_json, print_table, write_csv
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
@@ -26,6 +27,7 @@ def add_to(app: typer.Typer) -> None:
     group.callback()(tables)
     group.command()(show)
     group.command()(repair)
+    pins.add_to(group)
     app.add_typer(group, name="tables", rich_help_panel="Tables")
     app.command(rich_help_panel="Tables")(sql)
 
@@ -170,7 +172,7 @@ def sql(
     format: Annotated[Format, typer.Option("--format", "-f", help="A table to read, or data for programs.")] = "table",
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME|VERSION", help="Tables as they were then; a time without a zone is in UTC."),
+        typer.Option(metavar="TIME|VERSION|PIN", help="Tables as they were then; a time without a zone is in UTC."),
     ] = None,
     latest: Annotated[
         bool, typer.Option("--latest", help="Each table at its latest version, not all of a pipeline as of one batch.")
@@ -191,7 +193,7 @@ def sql(
     limits = Limits.of(settings, restricted=not unrestricted)
     if latest and at is not None:
         raise ConfigurationError("--latest and --at exclude each other.", hint="leave one of them out")
-    then = None if at is None else catalog.time_or_version(at)
+    then = None if at is None else catalog.moment(at)
     limit = 50 if limit is None and format == "table" else limit
     with limited_process(limits), catalog.sandbox(settings.tables, limits, query, then, latest=latest) as tables:
         answer = tables.answer(query, None if limit is None else limit + 1)

@@ -23,10 +23,12 @@ from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import DeltaworksError, TableError
-from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
+from deltaworks.lakehouse.retention import Retention
 from deltaworks.settings import Settings
+from deltaworks.topology.plan import Plan
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +58,23 @@ def rollback(
 ) -> Publication:
     """Takes back what a run has published; raises like `publish`."""
     return _ask(settings, pipeline, "rollback", run_id, {}, requested_by, timeout_s)
+
+
+def committer_of(settings: Settings, pipeline: Pipeline, plan: Plan, query_id: str) -> TableCommitter:
+    """The committer of a pipeline's tables; for the holder of its lease.
+
+    Raises:
+        ConfigurationError: `[retention]` says something that cannot be used.
+    """
+    return TableCommitter(
+        settings.tables,
+        pipeline.name,
+        query_id,
+        plan.tables,
+        pipeline.dead_letters.table,
+        archives=pipeline.archives(plan).tables,
+        options=TableOptions(retention=Retention.of(settings.retention_of(pipeline.name))),
+    )
 
 
 def carry_out(
@@ -140,15 +159,7 @@ def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) 
         checkpoint = stored_plan(paths.current.plan)
         if checkpoint is None:
             raise TableError(f"{paths.current.plan} does not exist.", hint="has the pipeline ever run here?")
-        plan = pipeline.plan()
-        committer = TableCommitter(
-            settings.tables,
-            pipeline.name,
-            checkpoint.query_id,
-            plan.tables,
-            pipeline.dead_letters.table,
-            archives=pipeline.archives(plan).tables,
-        )
+        committer = committer_of(settings, pipeline, pipeline.plan(), checkpoint.query_id)
         committer.open(generation)
         committer.settled(batches.last_number(paths.batches))
         try:

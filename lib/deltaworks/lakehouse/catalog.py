@@ -1,25 +1,28 @@
 """Lists tables, and runs SQL over them, for any reader.
 
 Reading needs no driver and no lock: the tables of a pipeline are opened as of one batch (`cuts`), and their files stay
-as long as `TableOptions.keep_replaced_ms` says.
+as long as `retention` says.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import duckdb
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from deltaworks.errors import ConfigurationError, TableError
-from deltaworks.lakehouse import cuts, layout
+from deltaworks.lakehouse import cuts, layout, retention, versions
+from deltaworks.lakehouse.cuts import Cut
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.reading import dataset
 from deltaworks.lakehouse.sandbox import Limits, Sandbox
+from deltaworks.names import PIN
 
 
 @dataclass(frozen=True)
@@ -104,12 +107,16 @@ class Shown:
 
     Args:
         root: the folder of the tables.
-        at: a time; None: now.
+        at: a time or the name of a pin; None: now.
     """
 
-    def __init__(self, root: Path, at: datetime | None = None) -> None:
+    def __init__(self, root: Path, at: datetime | str | None = None) -> None:
         self._root = root
-        found = [cuts.latest(root, name) if at is None else cuts.as_of(root, name, at) for name in cuts.pipelines(root)]
+        if isinstance(at, str):
+            found: list[Cut | None] = list(retention.pinned(root, at).values())
+        else:
+            names = cuts.pipelines(root)
+            found = [cuts.latest(root, name) if at is None else cuts.as_of(root, name, at) for name in names]
         self._cuts = {table: cut for cut in found if cut is not None for table in cut.tables}
 
     def table(self, name: str) -> DeltaTable | None:
@@ -117,9 +124,18 @@ class Shown:
         cut = self._cuts.get(name)
         return None if cut is None else cuts.opened(self._root, cut, name)
 
+    def earlier(self, name: str) -> DeltaTable | None:
+        """The same, with all of its files.
+
+        Raises:
+            ConfigurationError: it cannot be read any more.
+        """
+        cut = self._cuts.get(name)
+        return None if cut is None else cuts.readable(self._root, cut, name)
+
 
 def sandbox(
-    root: Path, limits: Limits, query: str = "", at: datetime | int | None = None, *, latest: bool = False
+    root: Path, limits: Limits, query: str = "", at: datetime | int | str | None = None, *, latest: bool = False
 ) -> Sandbox:
     """A sandbox with the tables below `root` as views.
 
@@ -127,7 +143,7 @@ def sandbox(
         root: the folder of the tables.
         limits: what queries may use.
         query: what will run, if `at` is given: only the tables that it names have to be there at that time.
-        at: a time or the number of a version; None: now.
+        at: a time, the number of a version or the name of a pin; None: now.
         latest: each table at its own latest version, whatever batch that is, instead of all as of one batch.
 
     Raises:
@@ -139,27 +155,37 @@ def sandbox(
     with ExitStack() as stack:
         box = stack.enter_context(Sandbox(limits))
         for name in names if at is None else sorted(box.named(query, names)):
-            table = None if shown is None else shown.table(name)
-            if at is not None:
-                table = _earlier(root / name, at) if table is None else _readable(table, root / name)
-            box.add(name, dataset(root / name, table))
+            box.add(name, dataset(root / name, _opened(root / name, shown, at)))
         stack.pop_all()
     return box
 
 
-def time_or_version(text: str) -> datetime | int:
-    """What `--at` means: `2026-03-01T12:00`, with a zone or in UTC, or the number of a version.
+def _opened(path: Path, shown: Shown | None, at: datetime | int | str | None) -> DeltaTable | None:
+    """A table as readers see it; None: as it is."""
+    if at is None:
+        return None if shown is None else shown.table(path.name)
+    table = None if shown is None else shown.earlier(path.name)
+    if table is None and isinstance(at, str):
+        raise ConfigurationError(f"The pin '{at}' does not keep the table '{path.name}'.", hint="leave it out")
+    return _earlier(path, at) if table is None and not isinstance(at, str) else table
+
+
+def moment(text: str) -> datetime | int | str:
+    """What `--at` means: `2026-03-01T12:00`, with a zone or in UTC, the number of a version, or the name of a pin.
 
     Raises:
-        ConfigurationError: it is neither.
+        ConfigurationError: it is none of them.
     """
     if text.isdecimal():
         return int(text)
     try:
         return time_of(text)
     except ConfigurationError:
+        if PIN.allows(text):
+            return text
         raise ConfigurationError(
-            f"--at takes a time or a version, but got {text!r}.", hint="--at 2026-03-01T12:00, or --at 12"
+            f"--at takes a time, a version or a pin, but got {text!r}.",
+            hint="--at 2026-03-01T12:00, --at 12, or one of deltaworks tables pins",
         ) from None
 
 
@@ -182,35 +208,43 @@ def in_utc(time: datetime) -> datetime:
 
 def _earlier(path: Path, at: datetime | int) -> DeltaTable:
     """A table as it was, whatever the others were then; all of its files are still there."""
-    versions = [(each["version"], _committed(each)) for each in DeltaTable(path).history()]
+    known = list(_times(path))
     if isinstance(at, int):
-        chosen = [version for version, _ in versions if version == at]
+        chosen = [version for version, _ in known if version == at]
         then = f"version {at}"
     else:
-        chosen = [version for version, time in versions if time is not None and time <= at]
+        chosen = [version for version, time in known if time is not None and time <= at]
         then = f"a version at {at.isoformat(' ')}"
+    hint = "its versions are not known"
+    if known:
+        first, since = known[0]
+        hint = f"its versions are from {first} of {since.isoformat(' ', 'seconds') if since else 'an unknown time'} to "
+        hint += f"{known[-1][0]}"
     if not chosen:
-        first, since = versions[-1]
-        known = f"from {first} of {since.isoformat(' ', 'seconds') if since else 'an unknown time'} to {versions[0][0]}"
-        raise ConfigurationError(f"Table '{path.name}' has not got {then}.", hint=f"its versions are {known}")
-    return _readable(DeltaTable(path, version=max(chosen)), path)
-
-
-def _readable(table: DeltaTable, path: Path) -> DeltaTable:
-    """Raises `ConfigurationError` if files of the table are gone."""
-    kept = table.metadata().configuration.get("delta.deletedFileRetentionDuration", "interval 7 days")
-    if missing := [file for file in table.file_uris() if not Path(file.removeprefix("file://")).exists()]:
+        raise ConfigurationError(f"Table '{path.name}' has not got {then}.", hint=hint)
+    try:
+        table = DeltaTable(path, version=max(chosen))
+        gone = cuts.missing(table)
+    except DeltaError as error:
         raise ConfigurationError(
-            f"Version {table.version()} of table '{path.name}' cannot be read any more: {len(missing)} of its files "
-            "are gone.",
-            hint=f"choose a later one; files stay for {kept.removeprefix('interval ')} after they were replaced",
+            f"Version {max(chosen)} of table '{path.name}' cannot be read any more: {error}.", hint=hint
+        ) from None
+    if gone:
+        kept = table.metadata().configuration.get("delta.deletedFileRetentionDuration", "interval 7 days")
+        raise ConfigurationError(
+            f"Version {max(chosen)} of table '{path.name}' cannot be read any more: {len(gone)} of its files are gone.",
+            hint=f"choose a later one; the table looks back for {kept.removeprefix('interval ')} at most",
         )
     return table
 
 
-def _committed(commit: dict[str, Any]) -> datetime | None:
-    time_ms = commit.get("timestamp")
-    return None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
+def _times(path: Path) -> Iterator[tuple[int, datetime | None]]:
+    """Versions of a table and their times, as the log says; delta-rs numbers them wrongly if some are gone."""
+    for number in versions.numbers(path / layout.LOG_FOLDER):
+        with suppress(versions.TornError):
+            found = versions.read(path / layout.LOG_FOLDER, number)
+            time_ms = None if found is None else found.info.get("timestamp")
+            yield number, None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
 def log_of(root: Path, name: str) -> DeltaLog:

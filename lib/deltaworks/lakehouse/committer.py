@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 
 from deltaworks import files
@@ -23,11 +22,13 @@ from deltaworks.errors import IntentError, TableError
 from deltaworks.faults import reach
 from deltaworks.lakehouse import archive, layout, page_index
 from deltaworks.lakehouse.cuts import Cut, CutWriter
-from deltaworks.lakehouse.housekeeping import Housekeeping, remove_orphans
+from deltaworks.lakehouse.housekeeping import Housekeeping
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.old_versions import OldVersions
 from deltaworks.lakehouse.page_index import PageChange, PageList, PageListWriter
 from deltaworks.lakehouse.retained import RetainedFiles
+from deltaworks.lakehouse.retention import KeptCuts, Retention
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name, plan_schemas
 from deltaworks.lakehouse.snapshot_rounds import SnapshotRounds
 from deltaworks.lakehouse.snapshots import Snapshot, SnapshotRefresh
@@ -45,10 +46,8 @@ _SET_BACK = (
 class TableOptions:
     """How long files that are no longer needed stay on disk."""
 
-    keep_replaced_ms: int = 15 * 60_000
-    """Replaced files stay this long for readers that still use them; also how far time travel goes."""
-    keep_log_ms: int = 60 * 60_000
-    """Log files that a checkpoint covers stay this long."""
+    retention: Retention = field(default_factory=Retention)
+    """How long versions can be read."""
     keep_retained_ms: int = 7 * 24 * 60 * 60_000
     """What a publication has replaced stays this long, so that it can be rolled back."""
     keep_trash_ms: int = 7 * 24 * 60 * 60_000
@@ -57,11 +56,7 @@ class TableOptions:
     @property
     def properties(self) -> dict[str, str]:
         """The options as properties of a Delta table."""
-        return {
-            "delta.checkpointInterval": "1000",
-            "delta.logRetentionDuration": f"interval {self.keep_log_ms // 60_000} minutes",
-            "delta.deletedFileRetentionDuration": f"interval {self.keep_replaced_ms // 60_000} minutes",
-        }
+        return {"delta.checkpointInterval": "1000", **self.retention.properties}
 
 
 @dataclass(frozen=True)
@@ -135,12 +130,13 @@ class TableCommitter:
         self._rounds: SnapshotRounds[_Moment] = SnapshotRounds((), self._moment)
         self._batch_id: int | None = None
         """The last batch in the tables; None: they may hold parts of another one."""
-        self._cuts = CutWriter(root, application, timedelta(milliseconds=self._options.keep_replaced_ms))
+        self._cuts = CutWriter(root, application)
+        self._kept_cuts = KeptCuts(root, application, self._options.retention)
         self._cut: Cut | None = None
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delta-housekeeping")
 
     def open(self, generation: int, *, uncommitted: Collection[str] = ()) -> None:
-        """Creates missing tables, reads the logs, removes leftovers of crashed attempts, tells tasks about pages.
+        """Creates missing tables, reads the logs, tells tasks about pages.
 
         Args:
             generation: generation of the pipeline; older ones can no longer commit.
@@ -170,6 +166,7 @@ class TableCommitter:
         digest: str = "",
         known: int = -1,
         topics: Mapping[str, str] | None = None,
+        provenance: Mapping[str, object] | None = None,
     ) -> list[TableCommit]:
         """Commits what the tasks of a batch wrote, one table after the other.
 
@@ -181,6 +178,7 @@ class TableCommitter:
             known: batches up to this one may be in the tables already, because the caller has compared them with
                 their intents.
             topics: ids of the topics that were read, for archives.
+            provenance: what else the table's history says of the batch, such as its code and its offsets.
 
         Returns:
             One entry for each table that the batch changes.
@@ -200,8 +198,9 @@ class TableCommitter:
             self._check_topics(table, by_table.get(table.schema.name, ()), topics or {})
         self._make_durable(batch_id, by_table)
         self._batch_id = None
+        metadata = {**self._metadata(batch_id, digest), **(provenance or {})}
         committed = [
-            self._commit(table, batch_id, by_table[name], intent, digest, topics or {})
+            self._commit(table, batch_id, by_table[name], intent, metadata, topics or {})
             for name, table in self.tables.items()
             if name in by_table
         ]
@@ -363,14 +362,12 @@ class TableCommitter:
     def _open(self, schema: TableSchema, generation: int, uncommitted: Collection[str]) -> OpenTable:
         log = DeltaLog.create_or_open(self.root, schema, query_id=self._query_id, properties=self._options.properties)
         log.fence(self._app(schema.name, layout.GENERATION), generation)
-        log.describe(schema)
+        log.describe(schema, self._options.properties)
         step = layout.SNAPSHOT if schema.role is Role.SNAPSHOT else layout.ROWS
         tag = layout.query_tag(self._query_id)
-        remove_orphans(log, tag, uncommitted)
         page_index.publish_query(log.path, tag)
         if schema.role is Role.ARCHIVE:
             page_index.publish_held(log.path, archive.spans_of(log.transactions))
-        keep_ms = self._options.keep_replaced_ms
         kept = RetainedFiles(log.path, keep_ms=self._options.keep_retained_ms)
         housekeeping = Housekeeping(
             self.root,
@@ -378,7 +375,8 @@ class TableCommitter:
             log,
             tag,
             self._background,
-            keep_replaced_ms=keep_ms,
+            old=OldVersions(log.path, self._kept_cuts, tag, uncommitted),
+            keep_ms=round(self._options.retention.versions.total_seconds() * 1000),
             kept=kept,
             keep_trash_ms=self._options.keep_trash_ms,
         )
@@ -402,7 +400,7 @@ class TableCommitter:
         batch_id: int,
         writes: Sequence[TableWrite],
         intent: int | None,
-        digest: str,
+        metadata: Mapping[str, object],
         topics: Mapping[str, str],
     ) -> TableCommit:
         begun = ticks_s()
@@ -423,7 +421,7 @@ class TableCommitter:
                 **self._spans(table, writes, topics),
             },
             parameters={"queryId": self._query_id, "epochId": str(batch_id), "outputMode": "Update"},
-            metadata=self._metadata(batch_id, digest),
+            metadata=metadata,
         )
         version = log.commit(commit)
         reach(f"delta.after_commit:{name}")
@@ -434,7 +432,7 @@ class TableCommitter:
         table.housekeeping.after_commit(commit.added)
         return TableCommit(name, batch_id, version, False, rows, ticks_s() - begun)
 
-    def _metadata(self, batch_id: int, digest: str) -> Mapping[str, object]:
+    def _metadata(self, batch_id: int, digest: str) -> dict[str, object]:
         intent = {"intent": digest} if digest else {}
         return {"pipeline": self.application, "batchId": batch_id, **intent}
 

@@ -5,26 +5,27 @@ at its latest version gets some with a batch and some without it. A cut names ve
 
 ```
 <tables>/_cuts/<pipeline>/latest.json     the newest cut, replaced atomically
-<tables>/_cuts/<pipeline>/<hour>.jsonl    every cut of a UTC hour, one per line
+<tables>/_cuts/<pipeline>/<hour>.jsonl    the cuts of a UTC hour, one per line
 ```
 
-A cut is written after the commits that it names, and not synced: after a loss of power it may be missing or unreadable,
-and then there is none until the next batch. It holds for the tables of its query only, so tables that were made anew do
-not match it.
+A cut is written after the commits that it names. The cuts of an hour are synced when it is over; until then a loss of
+power may take some of them, and the newest one until the next batch. A cut holds for the tables of its query only, so
+tables that were made anew do not match it. How long cuts and their files stay: `retention`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from deltaworks.files import replace_file
+from deltaworks.errors import ConfigurationError
+from deltaworks.files import replace_file, sync
 from deltaworks.lakehouse.log import QUERY_PROPERTY
 
 FORMAT = 1
@@ -58,26 +59,21 @@ class CutWriter:
     Args:
         root: folder of all tables.
         pipeline: its name.
-        keep: how long cuts can be found by their time.
     """
 
-    def __init__(self, root: Path, pipeline: str, keep: timedelta) -> None:
-        self._folder, self._keep = folder(root, pipeline), keep
+    def __init__(self, root: Path, pipeline: str) -> None:
+        self._folder = folder(root, pipeline)
         self._hour = ""
 
     def write(self, cut: Cut) -> None:
         line = msgspec.json.encode(cut)
         replace_file(self._folder / _LATEST, line)
         if (hour := cut.at.strftime(_HOUR)) != self._hour:
+            if (over := self._folder / self._hour).is_file():
+                sync([over])
             self._hour = hour
-            self._expire((cut.at - self._keep).strftime(_HOUR))
         with (self._folder / hour).open("ab") as file:
             file.write(line + b"\n")
-
-    def _expire(self, oldest: str) -> None:
-        for file in self._folder.glob("*.jsonl"):
-            if file.name < oldest:
-                file.unlink(missing_ok=True)
 
 
 def folder(root: Path, pipeline: str) -> Path:
@@ -99,6 +95,9 @@ def latest(root: Path, pipeline: str) -> Cut | None:
 
 def as_of(root: Path, pipeline: str, time: datetime) -> Cut | None:
     """The last cut at a time or before; None: there is none from then, or none any more."""
+    newest = latest(root, pipeline)
+    if newest is not None and newest.at <= time:
+        return newest
     until, until_ms = time.astimezone(UTC).strftime(_HOUR), time.timestamp() * 1000
     for file in sorted(folder(root, pipeline).glob("*.jsonl"), reverse=True):
         if file.name <= until:
@@ -108,10 +107,46 @@ def as_of(root: Path, pipeline: str, time: datetime) -> Cut | None:
     return None
 
 
+def required(root: Path, pipeline: str, at: datetime | None = None) -> Cut:
+    """The newest cut of a pipeline, or the last one at a time or before.
+
+    Raises:
+        ConfigurationError: there is no such pipeline, or no cut from then; says since when there are some.
+    """
+    cut = latest(root, pipeline) if at is None else as_of(root, pipeline, at)
+    if cut is None:
+        begin = first(root, pipeline)
+        known = f"they are known since {begin.at:%Y-%m-%d %H:%M:%S} UTC" if begin is not None else None
+        raise ConfigurationError(
+            f"The tables of the pipeline '{pipeline}' {'' if at is None else f'at {at} '}are not known.",
+            hint=known or f"pipelines with tables: {', '.join(pipelines(root)) or 'none yet'}",
+        )
+    return cut
+
+
 def first(root: Path, pipeline: str) -> Cut | None:
     """The oldest cut that is still known."""
     files = sorted(folder(root, pipeline).glob("*.jsonl"))
     return next((cut for file in files for cut in _cuts_in(file)), None)
+
+
+def hour_of(file: Path) -> datetime:
+    """The hour whose cuts a file has."""
+    return datetime.strptime(file.name, _HOUR).replace(tzinfo=UTC)
+
+
+def hour_file(root: Path, cut: Cut) -> Path:
+    """The file of the hour of a cut."""
+    return folder(root, cut.pipeline) / cut.at.strftime(_HOUR)
+
+
+def last_in(file: Path) -> Cut | None:
+    """The last cut of an hour that can be read; None: there is none."""
+    try:
+        lines = file.read_bytes().splitlines()
+    except FileNotFoundError:
+        return None
+    return next((cut for line in reversed(lines) if (cut := _decoded(line)) is not None), None)
 
 
 def opened(root: Path, cut: Cut, name: str) -> DeltaTable | None:
@@ -121,6 +156,29 @@ def opened(root: Path, cut: Cut, name: str) -> DeltaTable | None:
         if table.metadata().configuration.get(QUERY_PROPERTY) == cut.query:
             return table
     return None
+
+
+def readable(root: Path, cut: Cut, name: str) -> DeltaTable:
+    """A table as the cut says; all of its files are there.
+
+    Raises:
+        ConfigurationError: it was made anew since, or files of then are gone.
+    """
+    table = opened(root, cut, name)
+    gone = [] if table is None else missing(table)
+    if table is None or gone:
+        why = "it was made anew since" if table is None else f"{len(gone)} of its files are gone"
+        raise ConfigurationError(
+            f"Table '{name}' as of batch {cut.batch_id}, {cut.at:%Y-%m-%d %H:%M:%S} UTC, cannot be read any more: "
+            f"{why}.",
+            hint="choose a later time; [retention] in deltaworks.toml says how long versions stay",
+        )
+    return table
+
+
+def missing(table: DeltaTable) -> list[str]:
+    """The files of a table that are not there any more."""
+    return [file for file in table.file_uris() if not Path(file.removeprefix("file://")).exists()]
 
 
 def _cuts_in(file: Path) -> Iterator[Cut]:

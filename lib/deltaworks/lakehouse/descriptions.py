@@ -37,8 +37,8 @@ def properties_of(schema: TableSchema) -> dict[str, str]:
     }
 
 
-def described(definition: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
-    """The definition with what `schema` says; unchanged if it says that already."""
+def described(definition: Mapping[str, Any], schema: TableSchema, more: Mapping[str, str]) -> dict[str, Any]:
+    """The definition with what `schema` says, and more properties; unchanged if it says that already."""
     ours = _ours(definition)
     columns = json.loads(definition["schemaString"])
     changed = False
@@ -52,7 +52,7 @@ def described(definition: Mapping[str, Any], schema: TableSchema) -> dict[str, A
     description = schema.description
     if description is None and "" not in ours:
         description = definition.get("description")
-    properties = {**definition["configuration"], **properties_of(schema)}
+    properties = {**definition["configuration"], **properties_of(schema), **more}
     if not changed and description == definition.get("description") and properties == definition["configuration"]:
         return dict(definition)
     return {

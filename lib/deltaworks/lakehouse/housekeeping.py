@@ -1,4 +1,4 @@
-"""Table maintenance that no batch waits for: merging small files, checkpoints, deleting replaced files.
+"""Table maintenance that no batch waits for: merging small files, checkpoints, deleting what no version needs.
 
 A background thread reads and writes files; the driver commits the result after a later batch, because only one thread
 commits. A crash loses nothing but the work.
@@ -6,19 +6,24 @@ commits. A crash loses nothing but the work.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from deltaworks.clock import cautious_ms, wall_ms
 from deltaworks.faults import reach
-from deltaworks.lakehouse import layout, parquet, row_origins
+from deltaworks.lakehouse import checkpoints, layout, parquet, row_origins
 from deltaworks.lakehouse.compaction import SmallFiles
 from deltaworks.lakehouse.log import Commit, DeltaLog, OvertakenError
+from deltaworks.lakehouse.old_versions import OldVersions, Survey
 from deltaworks.lakehouse.retained import RetainedFiles
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import NewFile
+
+_SURVEY_MS = 5 * 60_000
+_EXPIRE_AT_ONCE = 2_000
+"""Files that may be deleted after one commit."""
 
 
 class Housekeeping:
@@ -30,7 +35,8 @@ class Housekeeping:
         log: its log.
         tag: tag of the query, for file names.
         background: runs slow work.
-        keep_replaced_ms: how long replaced files stay for readers that still use them.
+        old: looks after old versions.
+        keep_ms: how long every version can be read.
         kept: the files that publications have removed.
         keep_trash_ms: how long files that no log names stay in the trash.
     """
@@ -43,12 +49,18 @@ class Housekeeping:
         tag: str,
         background: Executor,
         *,
-        keep_replaced_ms: int,
+        old: OldVersions,
+        keep_ms: int,
         kept: RetainedFiles,
         keep_trash_ms: int,
     ) -> None:
         self._root, self._schema, self._log, self._tag = root, schema, log, tag
-        self._background, self._keep_replaced_ms, self._kept = background, keep_replaced_ms, kept
+        self._background, self._kept = background, kept
+        self._old, self._keep_ms = old, keep_ms
+        self._surveying: Future[Survey | None] | None = None
+        self._survey: Survey | None = None
+        """The last one; the files of the versions that it dropped are deleted."""
+        self._surveys_at_ms = 0
         self._trash, self._keep_trash_ms = Trash(log.path), keep_trash_ms
         self._small = SmallFiles()
         for path, entry in log.files.items():
@@ -58,7 +70,7 @@ class Housekeeping:
         self.shown_ms: int | None = None
         """Readers are told to open the table as it was then; None: as it is."""
         self._merging: Future[NewFile] | None = None
-        self._checkpoint: Future[None] | None = None
+        self._checkpoint: Future[Path] | None = None
 
     def after_commit(self, added: Sequence[NewFile], removed: Iterable[str] = ()) -> None:
         """Does the maintenance that is due; `added` and `removed` are the files of the last commit."""
@@ -75,21 +87,35 @@ class Housekeeping:
                     group,
                     self._background.submit(self._merge, {path: self._log.files[path].rows for path in group}),
                 )
-        now_ms = cautious_ms()
-        shown_ms = now_ms if self.shown_ms is None else min(now_ms, self.shown_ms)
-        self._log.expire(shown_ms - self._keep_replaced_ms)
-        self._kept.expire(now_ms)
-        self._trash.expire(now_ms - self._keep_trash_ms)
+        self.tidy()
         if self._log.checkpoint_due() and (self._checkpoint is None or self._checkpoint.done()):
             self._finish_checkpoint()
             self._log.checkpoint_begins()
-            clean = now_ms - shown_ms < self._keep_replaced_ms
-            self._checkpoint = self._background.submit(self._log.checkpoint, clean=clean)
+            self._checkpoint = self._background.submit(checkpoints.write, self._log.path, self._log.state())
 
     def close(self) -> None:
         """Waits for work in progress."""
         self._finish_merge()
         self._finish_checkpoint()
+
+    def tidy(self) -> None:
+        """Deletes what nobody needs, as the last survey says; begins the next survey when it is due."""
+        now_ms = cautious_ms()
+        shown_ms = now_ms if self.shown_ms is None else min(now_ms, self.shown_ms)
+        self._kept.expire(now_ms)
+        self._trash.expire(now_ms - self._keep_trash_ms)
+        if self._surveying is not None and self._surveying.done():
+            found, self._surveying = self._surveying.result(), None
+            if found is not None:
+                self._survey = found
+                in_use = self._log.files.keys() | {path for _, path in self._log.tombstones}
+                self._log.delete(found.unneeded - in_use)
+                self._trash.put(found.strays - in_use, wall_ms())
+        if self._survey is not None:
+            self._log.expire(self._survey.cutoff_ms, self._survey.kept, limit=_EXPIRE_AT_ONCE)
+        if self._surveying is None and now_ms >= self._surveys_at_ms:
+            self._surveys_at_ms = now_ms + min(_SURVEY_MS, self._keep_ms // 10)
+            self._surveying = self._background.submit(self._old.survey, shown_ms - self._keep_ms, now_ms, self._survey)
 
     def _full_group(self) -> list[str] | None:
         """Leaves out small files that another writer has rewritten; they are no longer ours to merge."""
@@ -128,7 +154,15 @@ class Housekeeping:
         file = merging.result()
         reach(f"delta.before_merge:{self._schema.name}")
         try:
-            self._log.commit(Commit(added=[file], removed=self._group, data_change=False, operation="OPTIMIZE"))
+            self._log.commit(
+                Commit(
+                    added=[file],
+                    removed=self._group,
+                    data_change=False,
+                    operation="OPTIMIZE",
+                    metadata=self._log.user_metadata,  # whoever looks back finds the batch in this version, too
+                )
+            )
         except OvertakenError:
             self._drop_merge(merging)
             return
@@ -146,23 +180,3 @@ class Housekeeping:
         if self._checkpoint is not None:
             checkpoint, self._checkpoint = self._checkpoint, None
             checkpoint.result()
-
-
-def remove_orphans(log: DeltaLog, tag: str, uncommitted: Collection[str] = ()) -> int:
-    """Moves files that a query's attempts wrote to the trash, unless a version within reach of readers names them.
-
-    Safe only while no task of that query is running.
-
-    Args:
-        log: log of the table.
-        tag: tag of the query.
-        uncommitted: paths of files that the next version will name.
-    """
-    kept = set(log.files) | {path for _, path in log.tombstones} | set(uncommitted)
-    orphans = []
-    for file in log.path.rglob("*.parquet"):
-        path = file.relative_to(log.path).as_posix()
-        found = layout.batch_of(path)
-        if path not in kept and found is not None and found[1] == tag and not path.startswith("_"):
-            orphans.append(path)
-    return Trash(log.path).put(orphans, wall_ms())

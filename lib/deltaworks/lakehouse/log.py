@@ -2,8 +2,8 @@
 
 A commit costs what it says, not what the table holds: one JSON file, created only if its version is free. (delta-rs
 looks through all files of the table at every commit: 5 ms with ten files, 22 ms with ten thousand.)
-delta-rs creates tables and writes checkpoints. A checkpoint is due when the log has grown by half of what the last one
-held, so its cost follows the changes too. Commits use Delta's protocol (1, 2): add, remove, txn.
+A checkpoint is due when the log has grown by half of what the last one held, so its cost follows the changes too.
+Commits use Delta's protocol (1, 2): add, remove, txn. delta-rs creates the tables.
 
 A commit is on the disk when `commit` returns. It says how many actions it has; a commit without its end does not count.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,8 +30,8 @@ from deltalake import DeltaTable, Schema
 from deltaworks import files
 from deltaworks.clock import wall_ms
 from deltaworks.errors import FencedError, TableError, TransientError
-from deltaworks.faults import reach
-from deltaworks.lakehouse import descriptions, foreign, layout, versions
+from deltaworks.lakehouse import checkpoints, descriptions, foreign, layout, versions
+from deltaworks.lakehouse.checkpoints import State
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.versions import TornError, Version
@@ -53,6 +53,14 @@ class FileEntry:
 
     size_bytes: int
     statistics: str | None
+    added_ms: int = 0
+    """When it became part of the table, as its commit says."""
+    partition: Mapping[str, str] | None = None
+    """Its partition values, if its path says others: another writer named it."""
+
+    def partition_of(self, path: str) -> Mapping[str, str]:
+        """The partition values of the file, whose path in the table this is."""
+        return layout.partition_of(path) if self.partition is None else self.partition
 
     @property
     def rows(self) -> int:
@@ -181,13 +189,14 @@ class DeltaLog:
                 "columns: deltaworks replay <pipeline> --hand-over",
             )
 
-    def describe(self, schema: TableSchema) -> None:
-        """Commits the description and the comments of `schema` if the table has others; for its only committer.
+    def describe(self, schema: TableSchema, properties: Mapping[str, str]) -> None:
+        """Commits the description and the comments of `schema`, and properties, if the table has others; for its only
+        committer.
 
         Raises:
             FencedError, TableError: see `commit`.
         """
-        while (definition := descriptions.described(self.definition, schema)) != self.definition:
+        while (definition := descriptions.described(self.definition, schema, properties)) != self.definition:
             with suppress(OvertakenError):
                 self.commit(Commit(definition=definition, data_change=False, operation="DESCRIBE TABLE"))
 
@@ -394,39 +403,45 @@ class DeltaLog:
         """Starts to count the growth towards the next checkpoint."""
         self._actions_since_checkpoint = self._commits_since_checkpoint = 0
 
-    def checkpoint(self, *, clean: bool = True) -> None:
-        """Lets delta-rs write a checkpoint of the latest version and drop log files that are no longer needed.
+    def state(self) -> State:
+        """What a checkpoint of the latest version says; later commits do not change it."""
+        files_app = {} if self._token_of_ours is None else {layout.FILES_APP: self._token_of_ours}
+        return State(
+            version=self.version,
+            protocol=dict(self.protocol),
+            definition=dict(self.definition),
+            transactions=self.transactions | files_app,
+            files=dict(self.files),
+            removed=list(self.tombstones),
+        )
+
+    def expire(self, older_than_ms: int, kept: Collection[str] = (), limit: int = 10_000) -> int:
+        """Deletes files that were removed before a time.
 
         Args:
-            clean: whether log files are dropped.
+            older_than_ms: the time.
+            kept: files that stay nevertheless.
+            limit: how many to look at; the others are left to the next call.
 
-        They are dropped once the checkpoint is on the disk and can be read. The method uses only the path of this
-        object, so another thread may run it while commits go on.
+        Returns:
+            How many still existed.
         """
-        table = DeltaTable(self.path)
-        table.create_checkpoint()
-        number = versions.last_checkpoint(self._folder)
-        parts = next((parts for start, parts in versions.starts(self._folder) if start == number), None)
-        if parts is None:
-            raise OSError(f"delta-rs left no checkpoint of version {number} in {self._folder}")
-        files.sync([*parts, self._folder / "_last_checkpoint"])
-        reach(f"delta.checkpoint_written:{self.path.name}")
-        versions.check_checkpoint(parts)
-        if clean:
-            table.cleanup_metadata()
-
-    def expire(self, older_than_ms: int, limit: int = 10_000) -> int:
-        """Deletes files that were removed before a time; returns how many still existed."""
         deleted = 0
         while self.tombstones and self.tombstones[0][0] < older_than_ms and limit > 0:
             _, path = self.tombstones.popleft()
             limit -= 1
+            if path not in kept:
+                deleted += self.delete([path])
+        return deleted
+
+    def delete(self, paths: Iterable[str]) -> int:
+        """Deletes files unless they are part of the table again; returns how many existed."""
+        deleted = 0
+        for path in paths:
             if path not in self.files:
-                try:
+                with suppress(FileNotFoundError):
                     (self.path / path).unlink()
                     deleted += 1
-                except FileNotFoundError:
-                    pass
         return deleted
 
     def _check_fence(self) -> None:
@@ -585,7 +600,9 @@ class DeltaLog:
                 path = unquote(add["path"])
                 if path not in self.files:
                     self._token ^= _token(path)
-                self.files[path] = FileEntry(add["size"], add.get("stats"))
+                values = dict(add.get("partitionValues") or ())
+                odd = None if values == layout.partition_of(path) else values
+                self.files[path] = FileEntry(add["size"], add.get("stats"), add.get("modificationTime") or 0, odd)
             case {"remove": remove}:
                 path = unquote(remove["path"])
                 if self.files.pop(path, None) is not None:
@@ -609,7 +626,7 @@ class DeltaLog:
 
     def _load_checkpoint(self, parts: Iterable[Path]) -> None:
         tombstones: list[tuple[int, str]] = []
-        for action in versions.read_checkpoint(parts):
+        for action in checkpoints.read(parts):
             match action:
                 case {"remove": remove}:
                     tombstones.append((remove.get("deletionTimestamp") or 0, unquote(remove["path"])))

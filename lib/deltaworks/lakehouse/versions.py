@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ MARK = "deltaworks"
 """In `commitInfo`: the format of our commits, and the number of actions in this one."""
 _VERSION = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet$")
-_TEMPORARY = re.compile(r"^\.\d{20}\.json\.\d+-[0-9a-f]{8}$")
+_TEMPORARY = re.compile(r"^\.(\d{20}\.json|\d{20}\.checkpoint\.parquet|_last_checkpoint)\.\d+-[0-9a-f]{8}$")
+LAST_CHECKPOINT = "_last_checkpoint"
 
 
 class TornError(Exception):
@@ -78,6 +79,11 @@ class Version:
 def file_name(number: int) -> str:
     """The name of a version's file."""
     return f"{number:020d}.json"
+
+
+def checkpoint_name(number: int) -> str:
+    """The name of a version's checkpoint, if it is one file."""
+    return f"{number:020d}.checkpoint.parquet"
 
 
 def read(folder: Path, number: int) -> Version | None:
@@ -137,25 +143,14 @@ def starts(folder: Path) -> Iterator[tuple[int, list[Path]]]:
 def last_checkpoint(folder: Path) -> int | None:
     """The version in `_last_checkpoint`; None if the file is missing or torn."""
     try:
-        return int(json.loads((folder / "_last_checkpoint").read_bytes())["version"])
+        return int(json.loads((folder / LAST_CHECKPOINT).read_bytes())["version"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
 def has_checkpoint(folder: Path) -> bool:
     """Whether anything is left of a checkpoint, whole or not."""
-    return any(name == "_last_checkpoint" or ".checkpoint." in name for name in _names(folder))
-
-
-def read_checkpoint(parts: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """The actions of a checkpoint, as in a commit."""
-    for part in parts:
-        names = set(pq.read_schema(part).names)
-        columns = [c for c in ("add", "remove", "txn", "metaData", "protocol") if c in names]
-        for action in pq.read_table(part, columns=columns).to_pylist():
-            kind = next((c for c in columns if action[c] is not None), None)
-            if kind is not None:
-                yield {kind: _definition(action[kind]) if kind == "metaData" else action[kind]}
+    return any(name == LAST_CHECKPOINT or ".checkpoint." in name for name in _names(folder))
 
 
 def check_checkpoint(parts: list[Path]) -> None:
@@ -172,17 +167,6 @@ def remove_temporaries(folder: Path) -> None:
     for name in _names(folder):
         if _TEMPORARY.match(name):
             (folder / name).unlink(missing_ok=True)
-
-
-def _definition(read: Mapping[str, Any]) -> dict[str, Any]:
-    """`metaData` as in a commit; Parquet reads maps as lists of pairs, and missing fields as None."""
-    known = {name: value for name, value in read.items() if value is not None}
-    form = known["format"]
-    return {
-        **known,
-        "format": {**form, "options": dict(form.get("options") or {})},
-        "configuration": dict(known["configuration"]),
-    }
 
 
 def _check_mark(folder: Path, version: Version, mark: Any) -> None:

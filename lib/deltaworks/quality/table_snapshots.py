@@ -2,7 +2,7 @@
 
 The driver commits a batch one table after the other. So a reader that opens all tables while a stream runs may get some
 with a batch and some without it, and find differences that do not last. The batch record says which batches every table
-has; newer versions are ignored. Delta keeps the older ones long enough (`TableOptions.keep_replaced_ms`).
+has; newer versions are ignored. Delta keeps the older ones long enough (`lakehouse.retention`).
 """
 
 from __future__ import annotations

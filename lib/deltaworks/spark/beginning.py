@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from deltaworks import clock, processes
-from deltaworks.control import accepted, batches, lineage, opening
+from deltaworks.control import accepted, batches, lineage, opening, table_commands
 from deltaworks.control import checkpoint as checkpoints
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.done import Done, require_known
@@ -135,14 +135,7 @@ class Beginning:
         _log.warning("the topic %s was recreated; no batch was open", topic)
 
     def _open_tables(self, checkpoint: CheckpointPlan) -> TableCommitter:
-        committer = TableCommitter(
-            self.settings.tables,
-            self.pipeline.name,
-            checkpoint.query_id,
-            self.plan.tables,
-            self.pipeline.dead_letters.table,
-            archives=self.pipeline.archives(self.plan).tables,
-        )
+        committer = table_commands.committer_of(self.settings, self.pipeline, self.plan, checkpoint.query_id)
         committer.open(self.generation)
         committer.settled(batches.last_number(self.paths.batches))
         return committer

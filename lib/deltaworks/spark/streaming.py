@@ -337,6 +337,7 @@ class StreamDriver:
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == messages.RESULT]
         header = next(msgspec.msgpack.decode(r.batch, type=BatchHeader) for r in rows if r.kind == messages.BATCH)
         self._intents.require_same(intent, header.intent)
+        record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick, topics=intent.topics)
         with self._committing:
             writes = [write for result in results for write in result.writes]
             committer.commit(
@@ -346,11 +347,11 @@ class StreamDriver:
                 digest=intent.digest,
                 known=header.known,
                 topics=intent.topics,
+                provenance={"generation": intent.generation, "code": intent.code, "offsets": record.offsets},
             )
             reach("driver.after_tables")
             committer.refresh_snapshots()
             committer.publish_cut()
-        record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick, topics=intent.topics)
         fence.check(self._paths.fence, self._generation, self._pipeline.name)
         batches.append(self._paths.batches, record)
         self._batch = None

@@ -355,7 +355,8 @@ def test_sql_sees_one_batch_in_all_tables_or_the_latest_version_of_each(terminal
     [
         ("99", "Table 'orders' has not got version 99.\n  Hint: its versions are from 0 of "),
         ("2001-02-03", "Table 'orders' has not got a version at 2001-02-03 00:00:00+00:00."),
-        ("yesterday", "--at takes a time or a version, but got 'yesterday'."),
+        ("yesterday", "There is no pin 'yesterday'.\n  Hint: pins: none; a time is 2026-03-01T12:00"),
+        ("2026-13", "--at takes a time, a version or a pin, but got '2026-13'."),
     ],
 )
 def test_what_a_table_has_not_got_is_said(terminal: Terminal, at: str, message: str) -> None:
@@ -372,7 +373,7 @@ def test_a_version_whose_files_are_gone_is_not_read(terminal: Terminal) -> None:
     shown = terminal("sql", "SELECT * FROM orders", "--at", str(table.version()), code=78)
 
     assert "1 of its files are gone." in shown
-    assert "files stay for 15 minutes after they were replaced" in shown
+    assert "the table looks back for 90 days at most" in shown
 
 
 def test_a_table_that_the_query_does_not_name_need_not_be_there(terminal: Terminal) -> None:
@@ -384,3 +385,31 @@ def test_a_table_that_the_query_does_not_name_need_not_be_there(terminal: Termin
 def test_version_and_exit_codes(terminal: Terminal) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+\n", terminal("--version"))
     assert "78 topology, settings, environment or checkpoint do not fit" in " ".join(terminal("--help").split())
+
+
+def test_pins(terminal: Terminal) -> None:
+    committer, expected = fill(terminal.tables, 2)
+    committer.refresh_snapshots(force=True)
+    committer.publish_cut()
+    assert "audit-q3: shop as of batch 1, " in terminal(
+        "tables", "pin", "audit-q3", "shop", "--reason", "the third quarter"
+    )
+    before = len(expected.orders)
+    committer.commit(2, write_batch(task_tables(terminal.tables), 2, expected))
+    committer.refresh_snapshots(force=True)
+    committer.publish_cut()
+
+    (pin,) = msgspec.json.decode(terminal("tables", "pins", "--json"), type=listings.Pins).pins
+    rows = json.loads(terminal("sql", "SELECT count(*) AS rows FROM orders", "--at", "audit-q3", "-f", "json"))
+
+    assert (pin.name, pin.pipeline, pin.batch_id, pin.reason) == ("audit-q3", "shop", 1, "the third quarter")
+    assert pin.tables.keys() == committer.tables.keys()
+    assert rows == [{"rows": before}]
+    assert "the third quarter" in terminal("tables", "pins")
+    assert "There is no pin 'audit'.\n  Hint: pins: audit-q3" in terminal(
+        "sql", "FROM orders", "--at", "audit", code=78
+    )
+    assert "There is a pin 'audit-q3' of 'shop' already" in terminal("tables", "pin", "audit-q3", "shop", code=78)
+    assert "not kept any more" in terminal("tables", "unpin", "audit-q3", "shop")
+    assert "There is no pin 'audit-q3' of 'shop'" in terminal("tables", "unpin", "audit-q3", "shop", code=78)
+    assert msgspec.json.decode(terminal("tables", "pins", "--json"), type=listings.Pins).pins == []

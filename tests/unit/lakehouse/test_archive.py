@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from deltaworks import StreamsBuilder
 from deltaworks.dsl.pipeline import DeadLetters, Pipeline
 from deltaworks.errors import TableError, TopologyError
 from deltaworks.kernel.records import Headers, RecordBatch
-from deltaworks.lakehouse import archive_reader
+from deltaworks.lakehouse import archive_reader, checkpoints
 from deltaworks.lakehouse.archive import ArchiveWriter
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.catalog import duckdb_connection
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.lakehouse.retention import Retention
 from deltaworks.lakehouse.writes import Span
 from deltaworks.topology.archives import Archives, archive_name
 from deltaworks.topology.columns import LAST_MS
@@ -36,9 +38,9 @@ Record = tuple[int, int, bytes | None, bytes | None, Headers]
 class Lake:
     """A driver and its tasks, one per partition, which keep what the test says they have read."""
 
-    def __init__(self, root: Path, query: str = "query", *, keep_replaced_ms: int = 900_000, file_bytes: int = 1 << 26):
+    def __init__(self, root: Path, query: str = "query", *, keep_ms: int = 900_000, file_bytes: int = 1 << 26):
         self.root = root
-        options = TableOptions(keep_replaced_ms=keep_replaced_ms)
+        options = TableOptions(retention=Retention.only(timedelta(milliseconds=keep_ms)))
         self.committer = TableCommitter(root, "shop", query, [], archives=WORDS.tables, options=options)
         self.committer.open(1)
         self._file_bytes = file_bytes
@@ -86,7 +88,7 @@ def records_of(batches: Sequence[RecordBatch]) -> list[Record]:
 @pytest.mark.parametrize("seed", range(4))
 def test_any_range_comes_back_as_it_was_read(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    lake = Lake(tmp_path, keep_replaced_ms=0, file_bytes=rng.choice([2_000, 1 << 26]))
+    lake = Lake(tmp_path, keep_ms=0, file_bytes=rng.choice([2_000, 1 << 26]))
     there: dict[tuple[str, int], list[Record]] = {}
     ends = {(topic, partition): 0 for topic in ("words", "sensor-1", "sensor-2") for partition in range(2)}
     for batch_id in range(70):
@@ -137,7 +139,8 @@ def test_what_was_not_read_is_not_held(tmp_path: Path) -> None:
 def test_what_is_held_is_known_after_a_restart_and_from_a_checkpoint(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.commit(0, (Span("words", 0, 0, 2), [plain(0)]))
-    lake.committer.tables["words_archive"].log.checkpoint()
+    log = lake.committer.tables["words_archive"].log
+    checkpoints.write(log.path, log.state())
     again = Lake(tmp_path)
     again.commit(0, (Span("words", 0, 0, 2), [plain(0)]))  # the batch that was committed before the crash
     again.commit(1, (Span("words", 0, 2, 4), [plain(3)]))
@@ -194,7 +197,7 @@ def test_a_record_that_two_lines_of_the_stream_have_read_comes_once(
 
 
 def test_reading_goes_on_when_the_stream_has_merged_and_removed_the_files(tmp_path: Path) -> None:
-    lake = Lake(tmp_path, keep_replaced_ms=0)
+    lake = Lake(tmp_path, keep_ms=0)
     for batch_id in range(31):
         lake.commit(batch_id, (Span("words", 0, batch_id * 5, batch_id * 5 + 5), [plain(batch_id * 5)]))
     reading = ArchiveReader(tmp_path, WORDS).read("words", 0, 0, 1_000)

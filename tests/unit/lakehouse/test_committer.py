@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from deltaworks import faults
 from deltaworks.errors import TableError
-from deltaworks.lakehouse import layout, log
+from deltaworks.lakehouse import checkpoints, layout, log
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.lakehouse.retention import Retention
 from tests.unit.lakehouse.lake import (
     COUNTS,
     DEAD,
@@ -22,6 +24,7 @@ from tests.unit.lakehouse.lake import (
     open_tables,
     run,
     skipped,
+    sweep,
     task_tables,
     write_batch,
 )
@@ -138,6 +141,7 @@ def test_files_of_attempts_that_were_never_committed_are_removed_at_the_next_sta
     assert all(path.exists() for path in paths)
 
     again = open_tables(tmp_path)
+    sweep(again)
 
     assert not any(path.exists() for path in paths)
     trashed = [path for write in lost for path in (tmp_path / write.table / layout.TRASH_FOLDER).rglob("*.parquet")]
@@ -221,11 +225,11 @@ def test_checkpoints_are_written_beside_the_commits(tmp_path: Path, monkeypatch:
 
 
 def test_a_checkpoint_that_fails_is_not_kept_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: log.DeltaLog, *, clean: bool) -> None:
+    def fail(table: Path, state: checkpoints.State) -> Path:
         raise OSError("no space left")
 
     monkeypatch.setattr(log, "_CHECKPOINT_MIN_ACTIONS", 1)
-    monkeypatch.setattr(log.DeltaLog, "checkpoint", fail)
+    monkeypatch.setattr(checkpoints, "write", fail)
     committer = open_tables(tmp_path)
     expected = Expected()
 
@@ -236,7 +240,7 @@ def test_a_checkpoint_that_fails_is_not_kept_secret(tmp_path: Path, monkeypatch:
 
 
 def test_replaced_files_do_not_pile_up(tmp_path: Path) -> None:
-    options = TableOptions(keep_replaced_ms=0)
+    options = TableOptions(retention=Retention.only(timedelta(0)))
     committer = TableCommitter(tmp_path, "shop", QUERY, SINKS, DEAD, options=options)
     committer.open(1)
     tables, expected = task_tables(tmp_path), Expected()
@@ -245,6 +249,7 @@ def test_replaced_files_do_not_pile_up(tmp_path: Path) -> None:
         committer.commit(batch_id, last)
     committer.refresh_snapshots(force=True)
 
+    sweep(committer)
     on_disk = len(list((tmp_path / "counts").rglob("*.parquet")))
     active = len(committer.tables["counts"].log.files)
     replaced = sum(len(write.removed) for write in last)

@@ -133,7 +133,7 @@ def test_a_property_that_another_writer_sets_meanwhile_stays(tmp_path: Path, mon
             DeltaTable(log.path).alter.set_table_properties({"owner": "finance"}, raise_if_not_exists=False)
 
     monkeypatch.setattr(log, "check_files", somebody_is_faster)
-    log.describe(schema)
+    log.describe(schema, {})
 
     assert log.properties["owner"] == "finance"
     assert log.definition["description"] == "Payments"
@@ -147,7 +147,7 @@ def test_another_owner_brings_its_own_words(tmp_path: Path) -> None:
 
     (schema,) = schemas(TOTALS)
     assert definition["description"] == "Payments per user and hour"
-    assert descriptions.described(definition, schema) == definition
+    assert descriptions.described(definition, schema, {}) == definition
 
 
 @pytest.mark.parametrize("nonsense", ["", "ours", "3", '{"a": 1}'])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -13,11 +14,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from deltaworks import faults
 from deltaworks.errors import TableError, TransientError
-from deltaworks.lakehouse import layout, versions
+from deltaworks.lakehouse import checkpoints, layout, versions
 from deltaworks.lakehouse.catalog import table
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.repair import plan
+from deltaworks.lakehouse.retention import Retention
 from tests.support import old_checkpoint
 from tests.unit.lakehouse.lake import DEAD, QUERY, SINKS, Expected, check, open_tables, run, task_tables, write_batch
 
@@ -185,10 +187,10 @@ def test_a_torn_checkpoint_is_replaced_by_what_was_before_it(tmp_path: Path, tea
     for batch_id in range(BATCHES):
         committer.commit(batch_id, write_batch(tables, batch_id, expected))
         if batch_id == 2 and beginning == "an earlier checkpoint":
-            log.checkpoint()
+            checkpoints.write(log.path, log.state())
             for number in range(log.version + 1):
                 (log.path / "_delta_log" / versions.file_name(number)).unlink()
-    log.checkpoint()
+    checkpoints.write(log.path, log.state())
     TEARS[tear](log.path / "_delta_log")
 
     again = open_tables(tmp_path)
@@ -203,7 +205,7 @@ def test_a_torn_checkpoint_without_anything_before_it_is_an_error_and_nothing_is
     run(tmp_path, BATCHES)[0].close()
     log = DeltaLog(tmp_path / "orders")
     log.load()
-    log.checkpoint()
+    checkpoints.write(log.path, log.state())
     folder = log.path / "_delta_log"
     for path in folder.glob("*.json"):
         path.unlink()
@@ -214,7 +216,7 @@ def test_a_torn_checkpoint_without_anything_before_it_is_an_error_and_nothing_is
 
 
 def test_log_files_are_kept_until_the_checkpoint_can_be_read(tmp_path: Path) -> None:
-    options = TableOptions(keep_log_ms=0)
+    options = TableOptions(retention=Retention.only(timedelta(0)))
     committer = TableCommitter(tmp_path, "shop", QUERY, SINKS, DEAD, options=options)
     committer.open(1)
     expected = Expected()
@@ -226,7 +228,7 @@ def test_log_files_are_kept_until_the_checkpoint_can_be_read(tmp_path: Path) -> 
     faults.arm(lambda point: fill(last_checkpoint(folder), b"") if point.startswith("delta.checkpoint_w") else None)
 
     with pytest.raises(Exception, match=r"[Pp]arquet"):
-        log.checkpoint()
+        checkpoints.write(log.path, log.state())
 
     assert sorted(folder.glob("*.json")) == before
 
@@ -237,7 +239,7 @@ def test_replacing_a_folder_of_the_log_by_that_of_another_time_is_noticed(tmp_pa
     log = DeltaLog(tmp_path / "orders")
     log.load()
     victim = next(iter(log.files))
-    log.checkpoint()
+    checkpoints.write(log.path, log.state())
     folder = log.path / "_delta_log"
     remove = {"remove": {"path": victim, "dataChange": True, "deletionTimestamp": 1, "size": 1, "partitionValues": {}}}
     foreign = folder / versions.file_name(log.version + 1)

@@ -29,12 +29,13 @@ from deltaworks.errors import TableError
 from deltaworks.files import replace_file
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.committer import TableOptions
-from deltaworks.lakehouse.housekeeping import remove_orphans
 from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.old_versions import named, strays_in
 from deltaworks.lakehouse.publish.change import carry_out
 from deltaworks.lakehouse.publish.replacement import Staging, as_file
 from deltaworks.lakehouse.retained import RetainedFiles, link
 from deltaworks.lakehouse.schema import Role, TableSchema
+from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import NewFile
 
 State = Literal["handing over", "handed over", "undoing", "undone"]
@@ -248,7 +249,7 @@ def abandon(root: Path, tables: Iterable[str], run_id: str) -> None:
     """Deletes files of a replay that were brought into the tables and not committed."""
     for path in (root / name for name in tables):
         if (path / layout.LOG_FOLDER).is_dir():
-            remove_orphans(_load(path), layout.query_tag(run_id))
+            Trash(path).put(strays_in(path, layout.query_tag(run_id)) - named(path), wall_ms())
 
 
 def read(record: Path) -> Handover | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from deltaworks.faults import reach
 from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Range
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.lakehouse.retention import Retention
 from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.replay.executors import Executor
 from deltaworks.runtime.replay.steps import Step, chunks
@@ -27,7 +29,7 @@ from deltaworks.runtime.replay.task_chunks import ChunkResult, ChunkStep, TaskCh
 from deltaworks.runtime.task_loop import TaskId, together
 from deltaworks.topology.stages import StageGroup
 
-_KEEP_REPLACED_MS = 60_000
+_KEEP_VERSIONS = timedelta(minutes=1)
 """Nobody reads staging tables while they are being written."""
 
 
@@ -159,7 +161,7 @@ class ReplayHost:
 
     def _open_tables(self, progress: Progress) -> TableCommitter:
         pipeline, plan = self._work.pipeline, self._plan
-        options = TableOptions(keep_replaced_ms=_KEEP_REPLACED_MS)
+        options = TableOptions(retention=Retention.only(_KEEP_VERSIONS))
         committer = TableCommitter(
             self._paths.tables,
             pipeline.name,

@@ -12,7 +12,7 @@ import pytest
 
 from deltaworks import faults
 from deltaworks.errors import TableError
-from deltaworks.lakehouse import compaction
+from deltaworks.lakehouse import checkpoints, compaction
 from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.publish.publication import PublicationRequest
 from tests.unit.lakehouse.publication_lake import (
@@ -81,7 +81,7 @@ class Schedule:
         for table in self.live.committer.tables.values():
             table.log.expire(1 << 60)
             if self.choose.random() < 0.5:
-                table.log.checkpoint()
+                checkpoints.write(table.log.path, table.log.state())
         if self.choose.random() < 0.5:
             self.live.restart()
 
