@@ -51,11 +51,15 @@ def entries(settings: Settings) -> list[Entry]:
 
 
 def _entries(settings: Settings, tables: Iterable[TableDescribed]) -> list[Entry]:
-    tables = list(tables)
     checks = last_checks(settings.tables)
-    pipelines = {table.pipeline: _pipeline(settings, table.pipeline) for table in tables if table.pipeline is not None}
-    known = {None: (None, None), **pipelines}
-    return [Entry(table, *known[table.pipeline], checks.get(table.name)) for table in tables]
+    pipelines: dict[str | None, tuple[Heartbeat | None, str | None]] = {None: (None, None)}
+    found = []
+    for table in tables:
+        if table.pipeline is not None and table.pipeline not in pipelines:
+            pipelines[table.pipeline] = _pipeline(settings, table.pipeline)
+        beat, code = pipelines[table.pipeline]
+        found.append(Entry(table, beat, code, checks.get(table.name)))
+    return found
 
 
 def _pipeline(settings: Settings, name: str) -> tuple[Heartbeat | None, str | None]:

@@ -47,8 +47,7 @@ _COLUMNS: dict[str, tuple[pa.DataType, str]] = {
     "description": (pa.string(), "What the table is."),
     "kind": (
         pa.string(),
-        "`append`, `changelog`, `snapshot`, `windowed`, `dead letters` or `archive`: of a pipeline; `batch`: of a "
-        "batch job; `quality`: of checks; `catalog`: this one; null: of somebody else.",
+        "What kind of table: of a pipeline, a batch job (`batch`), or checks (`quality`); null: of somebody else.",
     ),
     "grain": (pa.string(), "What one row is."),
     "key": (_TEXTS, "Columns of the key, in order; empty: it has none."),
@@ -69,8 +68,7 @@ _COLUMNS: dict[str, tuple[pa.DataType, str]] = {
     "size_bytes": (pa.int64(), "Size of the files of the latest version; null: this table, which does not know it."),
     "verdict": (
         pa.string(),
-        "The last check of the table: `passed`, `warning`, or `failed`: more than a warning, or a check could not run; "
-        "null: nobody has checked it.",
+        "Result of the last check: `passed`, `warning` or `failed` (or could not run); null: nobody has checked it.",
     ),
     "checked_at": (TIMESTAMP, "Time of the last check."),
     "example": (pa.string(), "A query in DuckDB's SQL to begin with: `deltaworks sql`."),
@@ -157,11 +155,11 @@ def _refreshed(settings: Settings, every: timedelta) -> Written:
     now = clock.utc_now()
     after = rows(settings, now)
     since = max((row["written_at"] for row in before), default=None)
-    if since is not None and now - since < every and _lasting(before) == _lasting(after):
+    if since is not None and timedelta(0) <= now - since < every and _lasting(before) == _lasting(after):
         return Written(len(before), table.version(), since, False)
     write_deltalake(table, pa.Table.from_pylist(after, schema=DEFINITION.columns), mode="overwrite")
     if table.version() % _TIDY == 0:
-        table.vacuum(dry_run=False)
+        table.vacuum(dry_run=False, full=True)  # also what a killed writer has left
     return Written(len(after), table.version(), now, True)
 
 

@@ -9,15 +9,15 @@ from typing import Literal
 
 import duckdb
 
+from deltaworks.catalogue.quality_tables import RESULTS
 from deltaworks.lakehouse.catalog import table_names
 from deltaworks.lakehouse.reading import dataset
 
-RESULTS = "quality_results"
 Word = Literal["passed", "warning", "failed"]
 _LAST = """
-FROM results SEMI JOIN (SELECT "table", max(at) AS at, arg_max(run_id, at) AS run_id FROM results GROUP BY "table")
-USING ("table", at, run_id)
-SELECT "table", run_id, at, outcome, count(*), bool_or(blocks)
+WITH lasts AS (SELECT "table", max("at") AS "at", arg_max(run_id, "at") AS run_id FROM results GROUP BY "table")
+SELECT "table", run_id, "at", outcome, count(*), bool_or(blocks)
+FROM results SEMI JOIN lasts USING ("table", "at", run_id)
 GROUP BY ALL ORDER BY outcome
 """
 
@@ -47,17 +47,14 @@ def last_checks(root: Path) -> dict[str, Checked]:
     Args:
         root: the folder of all tables.
     """
-    if RESULTS not in table_names(root):
+    if RESULTS.name not in table_names(root):
         return {}
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.register("results", dataset(root / RESULTS))
+        connection.register("results", dataset(root / RESULTS.name))
         rows = connection.execute(_LAST).fetchall()
     found: dict[str, Checked] = {}
     for table, run_id, at, outcome, count, blocks in rows:
-        before = found.get(table)
-        outcomes = {} if before is None else before.outcomes
-        found[table] = Checked(
-            at, run_id, {**outcomes, outcome: count}, blocks or (before is not None and before.blocks)
-        )
+        before = found.get(table, Checked(at, run_id, {}, False))
+        found[table] = Checked(at, run_id, {**before.outcomes, outcome: count}, before.blocks or blocks)
     return found

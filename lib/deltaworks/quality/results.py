@@ -6,7 +6,8 @@
 | `quality_failures` | sampled failing row | run_id, pipeline, table, expectation, expects, at, row (JSON) |
 
 Replays, DAGs and people append at the same time: each append is one commit, retried if another one was first. Appends
-also compact and clean the tables. Readers need no lock (`deltaworks.lakehouse.catalog`).
+also compact and clean the tables. Readers need no lock (`deltaworks.lakehouse.catalog`). What the columns mean is in
+`catalogue/quality_tables.py`.
 """
 
 from __future__ import annotations
@@ -29,81 +30,11 @@ from deltalake.exceptions import (
     TableNotFoundError,
 )
 
+from deltaworks.catalogue.quality_tables import FAILURES, RESULTS
 from deltaworks.errors import TableError, TransientError
-from deltaworks.lakehouse import descriptions
-from deltaworks.lakehouse.columns import TIMESTAMP
 from deltaworks.lakehouse.described import Definition
-from deltaworks.lakehouse.schema import commented
 from deltaworks.quality.verdict import Verdict
 
-RESULTS, FAILURES = "quality_results", "quality_failures"
-KIND = "quality"
-"""Of the tables, see `descriptions.KIND`."""
-_WHICH = [("run_id", pa.string()), ("pipeline", pa.string()), ("table", pa.string()), ("expectation", pa.string())]
-_RESULT = pa.schema(
-    [
-        *_WHICH,
-        ("expects", pa.string()),
-        ("why", pa.string()),
-        ("severity", pa.string()),
-        ("outcome", pa.string()),
-        ("blocks", pa.bool_()),
-        ("unexpected", pa.int64()),
-        ("rows", pa.int64()),
-        ("observed", pa.string()),
-        ("error", pa.string()),
-        ("at", TIMESTAMP),
-    ]
-)
-_FAILURE = pa.schema([*_WHICH, ("expects", pa.string()), ("at", TIMESTAMP), ("row", pa.string())])
-_COMMENTS = {
-    "run_id": "The replay, or the run of the check.",
-    "pipeline": "The pipeline or batch job whose table was checked.",
-    "table": "The table that was checked.",
-    "expectation": "Class of the expectation, such as ExpectColumnValuesToNotBeNull.",
-    "expects": "What is expected, in words.",
-    "why": "Why it matters.",
-    "severity": "`critical`, `warning` or `info`.",
-    "outcome": "`passed`, `failed`, or `error`: the check could not run.",
-    "blocks": "Whether nobody should go on: more than a warning failed, or the check could not run.",
-    "unexpected": "Number of unexpected rows; null: the expectation is not about rows, or there was an error.",
-    "rows": "Number of rows that the table had; null: there was no table.",
-    "observed": "What was found instead, where the expectation is about a column or the table as a whole.",
-    "error": "Why the check could not run.",
-    "at": "Time of the check.",
-    "row": "The unexpected row, as JSON.",
-}
-_FINAL = "Rows are only added. Each is final."
-_AS_OF = "The last check that was kept."
-DEFINITIONS = (
-    Definition(
-        name=RESULTS,
-        description="Every check of a table, with its outcome: since when is something wrong?",
-        columns=commented(_RESULT, _COMMENTS),
-        properties=descriptions.properties(
-            kind=KIND,
-            grain="a check of a table by a run",
-            key=(),
-            note=_FINAL,
-            as_of=_AS_OF,
-            example=f"SELECT outcome, count(*) AS checks, max(at) AS last FROM {RESULTS} GROUP BY ALL",
-        ),
-    ),
-    Definition(
-        name=FAILURES,
-        description="The first rows that a check did not expect.",
-        columns=commented(_FAILURE, _COMMENTS),
-        properties=descriptions.properties(
-            kind=KIND,
-            grain="an unexpected row of a check",
-            key=(),
-            note=f"{_FINAL} It is a sample: a check keeps the first few.",
-            as_of=_AS_OF,
-            example=f'SELECT at, "table", expects, "row" FROM {FAILURES} ORDER BY at DESC LIMIT 10',
-        ),
-    ),
-)
-_RESULTS, _FAILURES = DEFINITIONS
 _ATTEMPTS = 20
 _PAUSE_S = 0.05
 _TOO_MANY_FILES = 100
@@ -125,8 +56,8 @@ def append(root: Path, run_id: str, pipeline: str, verdicts: Sequence[Verdict], 
     """
     results = [_shared(run_id, pipeline, each, at) | _of_verdict(each) for each in verdicts]
     failures = [_shared(run_id, pipeline, each, at) | {"row": _json(row)} for each in verdicts for row in each.sample]
-    _append(root, _RESULTS, results)
-    _append(root, _FAILURES, failures)
+    _append(root, RESULTS, results)
+    _append(root, FAILURES, failures)
 
 
 def _shared(run_id: str, pipeline: str, verdict: Verdict, at: datetime) -> dict[str, object]:
