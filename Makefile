@@ -141,6 +141,7 @@ docs-coverage: .venv/.complete ## Write docs/kafka-streams.md anew, from the map
 
 .PHONY: docs-tables
 docs-tables: .venv/.complete ## Write docs/tables/catalogue.md anew, from the code of the jobs
+	@mkdir -p build
 	DELTAWORKS_PROJECT=$(CURDIR) DELTAWORKS_HOME=$$(mktemp -d) $(BIN)/deltaworks tables --markdown > build/catalogue.md
 	mv build/catalogue.md docs/tables/catalogue.md
 

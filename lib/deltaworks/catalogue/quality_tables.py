@@ -57,7 +57,7 @@ RESULTS = Definition(
         key=(),
         note=_FINAL,
         as_of=_AS_OF,
-        example="SELECT outcome, count(*) AS checks, max(at) AS last FROM quality_results GROUP BY ALL",
+        example='SELECT outcome, count(*) AS checks, max("at") AS last FROM quality_results GROUP BY ALL',
     ),
 )
 FAILURES = Definition(
@@ -70,6 +70,6 @@ FAILURES = Definition(
         key=(),
         note=f"{_FINAL} It is a sample: a check keeps the first few.",
         as_of=_AS_OF,
-        example='SELECT at, "table", expects, "row" FROM quality_failures ORDER BY at DESC LIMIT 10',
+        example='SELECT "at", "table", expects, "row" FROM quality_failures ORDER BY "at" DESC LIMIT 10',
     ),
 )

@@ -283,7 +283,7 @@ def test_whoever_does_not_know_of_the_lock_is_not_overwritten_unseen(
 ) -> None:
     shop(settings)
     refresh(settings)
-    write, hosts = table.write_deltalake, ["another host"]
+    write, hosts, gather, gathered = table.write_deltalake, ["another host"], table.entries, list[Settings]()
 
     def somebody_is_faster(to: DeltaTable, *arguments: Any, **options: Any) -> None:
         if hosts and hosts.pop():
@@ -291,12 +291,13 @@ def test_whoever_does_not_know_of_the_lock_is_not_overwritten_unseen(
         write(to, *arguments, **options)
 
     monkeypatch.setattr(table, "write_deltalake", somebody_is_faster)
+    monkeypatch.setattr(table, "entries", lambda of: gathered.append(of) or gather(of))
     monkeypatch.setattr(table, "_PAUSE_S", 0.0)
     before = version(settings)
 
     refresh(settings)
 
-    assert version(settings) == before + 2
+    assert (version(settings), len(gathered)) == (before + 2, 2)
     assert len(rows(settings)) == 6
 
 

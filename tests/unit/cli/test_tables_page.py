@@ -41,7 +41,12 @@ class Sales(msgspec.Struct):
     orders: int
 
 job = BatchJob(
-    name="page_sales", pipelines=["page_shop"], compute=lambda day, page_orders: None, row=Sales, key=["day"], doc="Sold"
+    name="page_sales",
+    pipelines=["page_shop"],
+    compute=lambda day, page_orders: None,
+    row=Sales,
+    key=["day"],
+    doc="Sold",
 )
 """
 
