@@ -196,6 +196,19 @@ def test_the_table_says_what_it_is(bench: Bench) -> None:
     assert catalog.table(bench.settings.tables, "items").rows == len(bench.rows())
 
 
+def test_a_run_brings_the_catalog_up_to_date_and_spark_reads_it(bench: Bench, spark: SparkSession) -> None:
+    bench.run(job(), FIRST)
+
+    catalog_rows = spark.read.format("delta").load(str(bench.settings.tables / "catalog")).collect()
+
+    rows = {row["name"]: row for row in catalog_rows}
+    items = rows["items"]
+    assert (items["kind"], items["key"], items["verdict"]) == ("batch", ["day", "item"], "passed")
+    assert [column["name"] for column in items["columns"] if column["is_key"]] == ["day", "item"]
+    assert items["rows"] == len(bench.rows()) and items["as_of"] <= items["written_at"]
+    assert rows["order_counts"]["pipeline"] == "orders" and rows["order_counts"]["batch_id"] is not None
+
+
 def test_every_reader_reads_it(bench: Bench) -> None:
     bench.run(job(), FIRST)
 

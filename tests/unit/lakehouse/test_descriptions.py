@@ -164,6 +164,9 @@ def test_a_property_that_another_writer_sets_meanwhile_stays(tmp_path: Path, mon
 def test_another_owner_brings_its_own_words(tmp_path: Path) -> None:
     log = start(tmp_path / "production", replace(TOTALS, doc=None, key=str))
     staged = start(tmp_path / "staging")
+    properties = {descriptions.NOTE: "old", descriptions.AS_OF: "old", descriptions.EXAMPLE: "old"}
+    DeltaTable(log.path).alter.set_table_properties(properties, raise_if_not_exists=False)
+    log.catch_up()
 
     definition = log.owned_by("a replay", like=staged)
 
