@@ -143,6 +143,12 @@ docs: .venv/.complete ## Build the documentation site into build/site; checks ev
 docs-coverage: .venv/.complete ## Write docs/kafka-streams.md anew, from the mapping and the proofs in tests/coverage_table
 	$(BIN)/python -m tests.coverage_table
 
+.PHONY: docs-tables
+docs-tables: .venv/.complete ## Write docs/tables/catalogue.md anew, from the code of the jobs
+	@mkdir -p build
+	DELTAWORKS_PROJECT=$(CURDIR) DELTAWORKS_HOME=$$(mktemp -d) $(BIN)/deltaworks tables --markdown > build/catalogue.md
+	mv build/catalogue.md docs/tables/catalogue.md
+
 .PHONY: clean
 clean: ## Stop what runs; delete data, caches and .venv
 	@if [ -x $(BIN)/deltaworks ]; then $(BIN)/deltaworks down --delete-data; fi

@@ -12,6 +12,7 @@ EXTRAS = {
     "cli": "cli",
     "control": "control",
     "kafka": "kafka",
+    "catalogue": "delta",
     "lakehouse": "delta",
     "listeners": "control",
     "processes": "control",

@@ -6,7 +6,9 @@ Each is checked where it becomes part of a path, so that none leads out of its f
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +64,13 @@ TABLE = Rule(
     re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,127}"),
     "letters, digits and '_', with a letter first",
 )
+OURS = ("catalog", "quality_results", "quality_failures")
+"""Tables that deltaworks writes beside those of pipelines and batch jobs, none of which can be called so."""
+OWN_TABLE = Rule(
+    TABLE.what,
+    re.compile(rf"(?!(?i:{'|'.join(OURS)})$){TABLE.pattern.pattern}"),
+    f"{TABLE.valid}; {', '.join(OURS)} are tables of deltaworks",
+)
 COLUMN = Rule(
     "the name of a column",
     re.compile(r"[^\W\d]\w{0,127}"),
@@ -85,3 +94,10 @@ FILE = Rule(
     re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,239}"),
     "letters, digits, '.', '_' and '-'",
 )
+
+
+def hint_of(name: str, known: Collection[str], what: str) -> str:
+    """The hint for a name that nothing has: near ones, or else all of them after `what` they are."""
+    if near := difflib.get_close_matches(name, known, n=3):
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    return f"{what}: {', '.join(sorted(known)) or 'none yet'}"

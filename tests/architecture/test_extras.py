@@ -22,6 +22,7 @@ LAZY = {"cli", "pytest_plugin", "testing"}
 """Parts whose functions import others; `extras.missing` names the extra of those."""
 IMPORTED_LATER = {
     *("deltaworks.cli.replay_report", "deltaworks.cli.development", "deltaworks.cli.dev_screen"),
+    "deltaworks.cli.tables_page",
     "deltaworks.pytest_plugin.container",
 }
 """Modules of theirs that are only imported by functions."""

@@ -167,6 +167,7 @@ def test_the_container_is_configured_like_the_native_broker() -> None:
 
 
 OWN_SQL = {
+    "catalogue/verdicts.py": "finds the last check of each table",
     "cli/dev_screen.py": "reads the last rows of a table",
     "lakehouse/catalog.py": "for code of one's own, which may do what the process may do",
     "lakehouse/publish/comparison.py": "reads the Parquet files of two tables, with limits of its own",

@@ -1,11 +1,13 @@
-"""The DAG `streams__maintenance`: once a day, it removes what nobody needs any more from the home.
+"""The DAG `streams__maintenance`: once a day, it removes what nobody needs any more, and describes the tables.
 
 ```
 clean
+catalog
 ```
 
-Its log names what was removed: code archives without use, and replays that were begun and left alone. See
+The log of `clean` names what was removed: code archives without use, and replays that were begun and left alone. See
 `deltaworks.replay.maintenance`. Files of tables are none of its business: a stream removes those that it has replaced.
+`catalog` writes the Delta table of that name, which checks and batch jobs write too: see `deltaworks.catalogue.table`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def maintenance_dag(
     """
     with DAG(
         dag_id=DAG_ID,
-        description="Removes code archives that nobody needs and replays that were left alone.",
+        description="Removes unused code archives and replays that were left alone; writes the table `catalog`.",
         schedule=schedule,
         catchup=False,
         max_active_runs=1,
@@ -49,6 +51,7 @@ def maintenance_dag(
         task(task_id="clean", execution_timeout=timedelta(minutes=30))(clean)(
             access=access_of(options), keep_replays=keep_replays
         )
+        task(task_id="catalog", execution_timeout=timedelta(minutes=30))(catalog)(access=access_of(options))
     return dag
 
 
@@ -62,3 +65,16 @@ def clean(access: Access = ENVIRONMENT, keep_replays: timedelta | None = WEEK) -
     log.info("removed: %s code archives, replays %s", len(removed.archives), ", ".join(removed.replays) or "none")
     result: dict[str, Any] = msgspec.to_builtins(removed)
     return result
+
+
+def catalog(access: Access = ENVIRONMENT) -> int:
+    """Writes the table `catalog`.
+
+    Returns:
+        The number of tables in it.
+    """
+    from deltaworks.catalogue.table import refresh
+
+    written = refresh(access.settings())
+    log.info("%s tables, version %s of the table", written.tables, written.version)
+    return written.tables

@@ -2,6 +2,7 @@
 
 - `job`: `BatchJob`, which a file in `jobs/batch/` defines
 - `jobs`: finds them
+- `definition`: the table of a job
 - `running`: runs one for some days
 - `delta_tables`: Delta tables in Spark
 """

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from deltaworks.errors import ConfigurationError
-from deltaworks.names import TABLE
+from deltaworks.names import OWN_TABLE
 from deltaworks.topology.columns import Plain, TypedColumn, flat_columns, record_class
 from deltaworks.topology.table_columns import documented
 
@@ -60,7 +60,7 @@ class BatchJob:
     schedule: str | None = "0 2 * * *"
 
     def __post_init__(self) -> None:
-        TABLE.checked(self.name)
+        OWN_TABLE.checked(self.name)
         if record_class(self.row) is None:
             raise self._wrong(f"row={self.row!r} has no fields", "a Struct, dataclass or NamedTuple")
         days = [column for column in self.columns if column.name == DAY and column.type is Plain.DATE]

@@ -20,23 +20,21 @@ import pyarrow.dataset as pads
 
 from deltaworks import clock
 from deltaworks.batch import delta_tables, jobs
-from deltaworks.batch.job import DAY, BatchJob
+from deltaworks.batch.definition import KIND, definition
+from deltaworks.batch.job import BatchJob
 from deltaworks.dsl import failures
 from deltaworks.errors import ConfigurationError, TableError, TerminalError
 from deltaworks.files import alone
 from deltaworks.lakehouse import catalog, cuts, descriptions, layout
-from deltaworks.lakehouse.columns import arrow_column
 from deltaworks.lakehouse.cuts import Cut
+from deltaworks.lakehouse.described import Definition
 from deltaworks.lakehouse.reading import dataset
 from deltaworks.lakehouse.sandbox import Limits
-from deltaworks.lakehouse.schema import commented
 from deltaworks.quality import Suites, Verdict, results, suites
 from deltaworks.quality.of_day import judge_day
 from deltaworks.settings import Settings
 from deltaworks.tables import Table, Tables
 
-KIND = "batch"
-"""Of the table, see `descriptions.KIND`."""
 _NOTE_FORMAT = 1
 
 Report = Callable[[str], None]
@@ -80,7 +78,8 @@ def run(
         TransientError: a file that it reads was removed meanwhile.
     """
     job = jobs.load(settings, name)
-    wanted = _columns(job)
+    table = definition(job)
+    wanted = table.columns
     suite = suites.load_if_there(settings, name)
     folder = settings.home / KIND / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +92,7 @@ def run(
             )
         )
         inputs = _inputs(settings.tables, job, at)
-        running = _Run(settings, job, wanted, suite, at, inputs, folder, run_id)
+        running = _Run(settings, job, table, suite, at, inputs, folder, run_id)
         found: list[DayResult] = []
         _clear(folder)
         with delta_tables.opened(settings, name, folder / "scratch") as spark:
@@ -114,7 +113,7 @@ class _Run:
 
     settings: Settings
     job: BatchJob
-    wanted: pa.Schema
+    table: Definition
     suite: Suites
     at: Mapping[str, Cut]
     inputs: Mapping[str, Table]
@@ -128,7 +127,7 @@ class _Run:
     def day(self, spark: Any, frames: dict[str, Any], day: dt.date) -> DayResult:
         job, name, what = self.job, self.job.name, f"{self.job.name}, {day}"
         staged = self.folder / f"{day}"
-        delta_tables.stage(self._computed(frames, day, what), self.wanted, staged, what)
+        delta_tables.stage(self._computed(frames, day, what), self.table.columns, staged, what)
         rows = pads.dataset(staged, format="parquet")
         verdicts = judge_day(
             name,
@@ -148,9 +147,9 @@ class _Run:
                 staged,
                 self.settings.tables / name,
                 day,
-                wanted=self.wanted,
+                wanted=self.table.columns,
                 doc=job.doc,
-                properties=_properties(job),
+                properties=self.table.properties,
                 note=_note(job, day, self.run_id, self.at),
                 what=what,
             )
@@ -164,19 +163,6 @@ class _Run:
             failed = failures.problem(error)
             first = failed.what.strip().split("\n", 1)[0]
             raise TerminalError(f"{what} fails: {first}\n  at {failed.where}", hint=failed.hint) from error
-
-
-def _columns(job: BatchJob) -> pa.Schema:
-    return commented(pa.schema([(column.name, arrow_column(column).type) for column in job.columns]), job.comments)
-
-
-def _properties(job: BatchJob) -> dict[str, str]:
-    others = ", ".join(column for column in job.key if column != DAY)
-    return {
-        descriptions.KIND: KIND,
-        descriptions.GRAIN: "a day" + (f" and {others}" if others else ""),
-        descriptions.KEY: msgspec.json.encode(list(job.key)).decode(),
-    }
 
 
 def _check_table(root: Path, job: BatchJob, wanted: pa.Schema) -> None:

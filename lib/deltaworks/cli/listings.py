@@ -14,12 +14,12 @@ from deltaworks.cli.console import plain
 
 if TYPE_CHECKING:
     from deltaworks.batch.running import DayResult
-    from deltaworks.control.heartbeat import Heartbeat
+    from deltaworks.catalogue.entries import Entry as Listed
+    from deltaworks.catalogue.verdicts import Checked
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
     from deltaworks.control.set_aside import Entry
     from deltaworks.doctor import Finding
     from deltaworks.lakehouse.catalog import TableInfo
-    from deltaworks.lakehouse.described import TableDescribed
     from deltaworks.lakehouse.publish.ownership import Handover
     from deltaworks.lakehouse.publish.publication import Publication
     from deltaworks.lakehouse.retention import Pin
@@ -56,10 +56,56 @@ class TableListed(_Document, frozen=True, kw_only=True):
         return cls._from(table, path=str(table.path))
 
 
+class VerdictListed(_Document, frozen=True, kw_only=True):
+    """The last check of a table."""
+
+    at: datetime
+    run_id: str
+    outcomes: dict[str, int]
+    """Outcome -> number of checks with it."""
+    verdict: str
+    """`passed`, `warning`, or `failed`: more than a warning failed, or a check could not run."""
+
+    @classmethod
+    def of(cls, checked: Checked | None) -> VerdictListed | None:
+        return None if checked is None else cls._from(checked)
+
+
+class TableOverview(TableListed, frozen=True, kw_only=True):
+    """A Delta table among others: what it is, and how fresh and how right it is."""
+
+    description: str | None
+    kind: str | None
+    """null: neither a pipeline nor a batch job wrote the table."""
+    grain: str | None
+    """What one row is."""
+    key: tuple[str, ...]
+    """Columns of the key."""
+    pipeline: str | None
+    fresh_as_of: datetime | None
+    """The time as of which readers see it: of the cut of its pipeline, or else of its last commit."""
+    checked: VerdictListed | None
+
+    @classmethod
+    def of_entry(cls, entry: Listed) -> TableOverview:
+        table = entry.table
+        listed = TableListed.of(table.info)
+        return cls(
+            **{name: getattr(listed, name) for name in listed.__struct_fields__},
+            description=table.description,
+            kind=table.kind,
+            grain=table.grain,
+            key=table.key,
+            pipeline=table.pipeline,
+            fresh_as_of=entry.as_of,
+            checked=VerdictListed.of(entry.checked),
+        )
+
+
 class Tables(_Document, frozen=True, kw_only=True):
     """`deltaworks tables --json`"""
 
-    tables: list[TableListed]
+    tables: list[TableOverview]
 
 
 class ColumnListed(_Document, frozen=True, kw_only=True):
@@ -98,15 +144,6 @@ class Pins(_Document, frozen=True, kw_only=True):
     pins: list[PinListed]
 
 
-class VerdictListed(_Document, frozen=True, kw_only=True):
-    """The last check of a table."""
-
-    at: datetime
-    run_id: str
-    outcomes: dict[str, int]
-    """Outcome -> number of checks with it."""
-
-
 class TableShown(_Document, frozen=True, kw_only=True):
     """`deltaworks tables show NAME --json`"""
 
@@ -117,6 +154,9 @@ class TableShown(_Document, frozen=True, kw_only=True):
     grain: str | None
     """What one row is."""
     note: str | None
+    """Which rows may still change, and what to heed in a query."""
+    as_of_means: str | None
+    """What the time means as of which readers see the table."""
     pipeline: str | None
     code: str | None
     """The code that the pipeline runs, as `deltaworks status NAME` shows it."""
@@ -133,19 +173,19 @@ class TableShown(_Document, frozen=True, kw_only=True):
     example: str
 
     @classmethod
-    def of(
-        cls, found: TableDescribed, beat: Heartbeat | None, code: str | None, checked: VerdictListed | None
-    ) -> TableShown:
+    def of(cls, entry: Listed) -> TableShown:
+        found, beat = entry.table, entry.beat
         return cls._from(
             found,
             table=TableListed.of(found.info),
             columns=[ColumnListed._from(column) for column in found.columns],
+            as_of_means=found.as_of,
             shown_batch_id=None if found.cut is None else found.cut.batch_id,
             shown_at=None if found.cut is None else found.cut.at,
             lag_records=None if beat is None else beat.lag_records,
             offsets={} if beat is None else beat.next_offsets,
-            code=code,
-            checked=checked,
+            code=entry.code,
+            checked=VerdictListed.of(entry.checked),
         )
 
 

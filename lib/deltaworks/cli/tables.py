@@ -1,10 +1,14 @@
-"""The commands `tables`, `tables show`, `tables repair` and `sql`, which read the Delta tables without Spark."""
+"""The commands `tables`, `tables show`, `tables repair`, `catalog` and `sql`, which read Delta tables without Spark.
+
+What `tables --markdown` prints is in `tables_page`.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+import shlex
+import sys
 from collections.abc import Iterator
-from pathlib import Path
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
@@ -16,7 +20,8 @@ from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
-    from deltaworks.cli.listings import TableShown, VerdictListed
+    from deltaworks.catalogue.entries import Entry
+    from deltaworks.cli.listings import TableShown
 
 Format: TypeAlias = Literal["table", "csv", "json"]
 
@@ -30,55 +35,98 @@ def add_to(app: typer.Typer) -> None:
     pins.add_to(group)
     app.add_typer(group, name="tables", rich_help_panel="Tables")
     app.command(rich_help_panel="Tables")(sql)
+    app.command(rich_help_panel="Tables")(catalog)
 
 
-def tables(context: typer.Context, as_json: AsJson = False) -> None:
+def tables(
+    context: typer.Context,
+    as_json: AsJson = False,
+    technical: Annotated[
+        bool, typer.Option("--technical", help="Show files, versions and batches instead of what the tables are.")
+    ] = False,
+    markdown: Annotated[
+        bool,
+        typer.Option(
+            "--markdown", help="Print a page with the columns of all tables; of those that do not exist, from the code."
+        ),
+    ] = False,
+) -> None:
     """List the Delta tables; show or repair one."""
     if context.invoked_subcommand is not None:
         return
-    from deltaworks.lakehouse import catalog
-
     settings = Settings.from_environment()
-    found = catalog.tables(settings.tables)
+    if as_json + technical + markdown > 1:
+        raise ConfigurationError("--json, --technical and --markdown exclude each other.", hint="give one of them")
+    if markdown:
+        from deltaworks.cli import tables_page
+
+        sys.stdout.write(tables_page.page(tables_page.found(settings)))
+        return
+    from deltaworks.catalogue.entries import entries
+
+    found = entries(settings)
     if as_json:
         from deltaworks.cli import listings
 
-        return print_json(listings.Tables(tables=list(map(listings.TableListed.of, found))))
-    print_table(
-        f"Delta tables in {settings.tables}",
-        ("name", "rows", "files", "MB", "version", "batch", "committed", "as of"),
-        (
-            (
-                table.name,
-                table.rows,
-                table.files,
-                f"{table.size_bytes / 1e6:.1f}",
-                table.version,
-                table.batch_id,
-                table.committed_at and table.committed_at.replace(microsecond=0),
-                table.as_of and table.as_of.replace(microsecond=0),
-            )
-            for table in found
-        ),
-        right=("rows", "files", "MB", "version", "batch"),
+        return print_json(listings.Tables(tables=list(map(listings.TableOverview.of_entry, found))))
+    title = f"Delta tables in {settings.tables}"
+    if technical:
+        columns: tuple[str, ...] = ("name", "rows", "files", "MB", "version", "batch", "committed", "as of")
+        rows = map(_technical, found)
+    else:
+        columns = ("name", "one row is", "pipeline", "rows", "size", "as of (UTC)", "checked", "description")
+        rows = map(_at_a_glance, found)
+    print_table(title, columns, rows, right=("rows", "size", "files", "MB", "version", "batch"))
+
+
+def _at_a_glance(entry: Entry) -> tuple[object, ...]:
+    table, grain = entry.table, entry.table.grain
+    if grain is not None and "key" in grain.split() and table.key:
+        grain = f"{grain} ({', '.join(table.key)})"
+    return (
+        table.name,
+        grain,
+        table.pipeline,
+        table.info.rows,
+        _size(table.info.size_bytes),
+        entry.as_of and entry.as_of.replace(microsecond=0),
+        None if entry.checked is None else Text(entry.checked.verdict, _COLORS[entry.checked.verdict]),
+        table.description,
     )
+
+
+def _technical(entry: Entry) -> tuple[object, ...]:
+    table = entry.table.info
+    return (
+        table.name,
+        table.rows,
+        table.files,
+        f"{table.size_bytes / 1e6:.1f}",
+        table.version,
+        table.batch_id,
+        table.committed_at and table.committed_at.replace(microsecond=0),
+        table.as_of and table.as_of.replace(microsecond=0),
+    )
+
+
+_COLORS = {"passed": "green", "warning": "yellow", "failed": "red"}
+
+
+def _size(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} TB"
 
 
 def show(name: Annotated[str, typer.Argument(help="Name of the table.")], as_json: AsJson = False) -> None:
     """Show what a table holds: its columns and their meaning, what a row is, how fresh it is, and a query."""
+    from deltaworks.catalogue.entries import entry
     from deltaworks.cli import listings
-    from deltaworks.control import heartbeat, retention
-    from deltaworks.control.paths import PipelinePaths
-    from deltaworks.lakehouse.described import described
 
-    settings = Settings.from_environment()
-    found = described(settings.tables, name)
-    beat = code = None
-    if found.pipeline is not None:
-        paths = PipelinePaths.of(settings, found.pipeline)
-        beat = heartbeat.read(paths.heartbeat)
-        code = None if beat is None else retention.code_of(paths, beat.generation)
-    shown = listings.TableShown.of(found, beat, code, last_verdict(settings.tables, name))
+    shown = listings.TableShown.of(entry(Settings.from_environment(), name))
     if as_json:
         return print_json(shown)
     for title, text in _facts(shown):
@@ -89,7 +137,7 @@ def show(name: Annotated[str, typer.Argument(help="Name of the table.")], as_jso
         ("column", "type", "key", "meaning"),
         ((column.name, column.type, "yes" if column.is_key else None, column.meaning) for column in shown.columns),
     )
-    _print_fact("query", f'deltaworks sql "{shown.example}"')
+    _print_fact("query", f"deltaworks sql {shlex.quote(shown.example)}")
 
 
 def _print_fact(title: str, text: str) -> None:
@@ -111,29 +159,29 @@ def _facts(shown: TableShown) -> Iterator[tuple[str, str]]:
     if shown.shown_at is not None:
         behind = "" if shown.lag_records is None else f"; {shown.lag_records:,} records are still to be processed"
         lines["shown as of"] = f"batch {shown.shown_batch_id}, {shown.shown_at:%Y-%m-%d %H:%M:%S} UTC{behind}"
+        lines["which means"] = shown.as_of_means
     if shown.checked is not None:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in shown.checked.outcomes.items())
         lines["checked"] = f"{shown.checked.at:%Y-%m-%d %H:%M} UTC: {outcomes}"
     return ((title, text) for title, text in lines.items() if text)
 
 
-def last_verdict(root: Path, table: str) -> VerdictListed | None:
-    """The outcome of the last check of a table; None: nobody has checked it."""
-    import pyarrow.compute as pc
+def catalog(
+    every: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="MINUTES",
+            help="Leave rows that are younger, unless more has changed in them than times and counts.",
+        ),
+    ] = 0,
+) -> None:
+    """Write the Delta table `catalog`, in which every table is a row: what it is, how fresh and how right it is."""
+    from deltaworks.catalogue.table import refresh
 
-    from deltaworks.cli import listings
-    from deltaworks.lakehouse.catalog import table_names
-    from deltaworks.lakehouse.reading import dataset
-
-    if (results := "quality_results") not in table_names(root):
-        return None
-    columns = ["run_id", "outcome", "at"]
-    rows = dataset(root / results).to_table(columns=columns, filter=pc.field("table") == table).to_pylist()
-    if not rows:
-        return None
-    last = max(rows, key=lambda row: row["at"])
-    outcomes = Counter(row["outcome"] for row in rows if row["run_id"] == last["run_id"] and row["at"] == last["at"])
-    return listings.VerdictListed(at=last["at"], run_id=last["run_id"], outcomes=dict(sorted(outcomes.items())))
+    written = refresh(Settings.from_environment(), timedelta(minutes=every))
+    done = f"version {written.version}" if written.is_new else "nothing has changed"
+    out.print(f"catalog: {written.tables} tables as of {written.written_at:%Y-%m-%d %H:%M:%S} UTC, {done}")
 
 
 def repair(

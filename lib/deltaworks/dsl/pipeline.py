@@ -17,7 +17,7 @@ from deltaworks.dsl.graph import call_site, line_of
 from deltaworks.dsl.mistakes import named, takes
 from deltaworks.dsl.topology import Topology
 from deltaworks.errors import Problem, TopologyError
-from deltaworks.names import PIPELINE, TABLE, TOPIC
+from deltaworks.names import OWN_TABLE, PIPELINE, TOPIC
 from deltaworks.topology.archives import Archives
 from deltaworks.topology.checks import table_names
 from deltaworks.topology.error_handlers import ErrorPolicy, Handling
@@ -308,8 +308,8 @@ class Pipeline:
         if not PIPELINE.allows(self.name):
             yield Problem(f"'{self.name}' cannot be {PIPELINE.what}.", hint=f"use {PIPELINE.valid}")
         letters = self.dead_letters
-        if letters.table is not None and not TABLE.allows(letters.table):
-            yield Problem(f"'{letters.table}' cannot be {TABLE.what}.", hint=f"use {TABLE.valid}")
+        if letters.table is not None and not OWN_TABLE.allows(letters.table):
+            yield Problem(f"'{letters.table}' cannot be {OWN_TABLE.what}.", hint=f"use {OWN_TABLE.valid}")
         if letters.topic is not None and not TOPIC.allows(letters.topic):
             yield Problem(f"'{letters.topic}' cannot be {TOPIC.what}.", hint=f"use {TOPIC.valid}")
         if letters.table in {name for sink in plan.tables for name in table_names(sink)}:

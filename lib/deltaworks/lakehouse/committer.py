@@ -121,7 +121,7 @@ class TableCommitter:
     ) -> None:
         self.root, self.application = root, application
         self._query_id = query_id
-        self._schemas = plan_schemas(tables, dead_letter_table, archives)
+        self._schemas = plan_schemas(tables, dead_letter_table, archives, pipeline=application)
         self._options = options or TableOptions()
         self.tables: dict[str, OpenTable] = {}
         """Open tables by name, once `open` was called."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import sys
 import tempfile
@@ -30,6 +31,7 @@ import psutil
 from duckdb import StatementType
 
 from deltaworks.errors import ConfigurationError
+from deltaworks.names import hint_of
 from deltaworks.settings import Settings
 
 _QUERIES = frozenset({StatementType.SELECT, StatementType.MULTI})
@@ -47,6 +49,8 @@ _SPILL = 4
 """Temporary files may take so many times the memory."""
 _BEYOND_MB = 512
 """Further memory of the process: Python, Arrow, stacks of threads."""
+_MISSING = re.compile(r'Table with name "?(?P<table>\w+)"? does not exist')
+"""In DuckDB's errors."""
 _GRACE_S = 10.0
 """How long a function that cannot be interrupted may go on."""
 
@@ -93,7 +97,8 @@ class Sandbox:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
-        self._names: list[str] = []
+        self._names: set[str] = set()
+        """The tables that there are."""
         self._connection = duckdb.connect()
         self._connection.execute("SET TimeZone = 'UTC'")
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -111,7 +116,7 @@ class Sandbox:
     def add(self, name: str, rows: Any) -> None:
         """Makes an Arrow table or dataset a view; filters and columns are pushed down to it."""
         self._connection.register(name, rows)
-        self._names.append(name)
+        self._names.add(name)
 
     def named(self, query: str, names: Collection[str]) -> set[str]:
         """Those of the tables that statements name; all of them if DuckDB cannot tell.
@@ -119,6 +124,7 @@ class Sandbox:
         Raises:
             ConfigurationError: as for `answer`.
         """
+        self._names |= set(names)
         with self._within_limits():
             self._check(query, _STATEMENTS)
         found: set[str] = set()
@@ -218,8 +224,9 @@ class Sandbox:
             )
         if isinstance(error, duckdb.PermissionException):
             return _outside(f"The query reaches outside its tables: {_first_line(error)}")
-        names = ", ".join(self._names) or "none yet"
-        return ConfigurationError(f"DuckDB refuses the query: {error}", hint=f"tables: {names}")
+        missing = _MISSING.search(str(error))
+        hint = hint_of("" if missing is None else missing["table"], self._names, "tables")
+        return ConfigurationError(f"DuckDB refuses the query: {error}", hint=hint)
 
 
 @contextlib.contextmanager

@@ -59,6 +59,8 @@ class TableSchema:
     """What the table is."""
     sink: DeltaSink | None = field(default=None, compare=False, repr=False)
     """The sink that writes the table; it knows what the columns mean."""
+    pipeline: str | None = field(default=None, compare=False)
+    """The pipeline that writes the table; None: not told."""
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -210,9 +212,13 @@ def archive_schema(table: str) -> TableSchema:
 
 
 def plan_schemas(
-    sinks: Sequence[DeltaSink], dead_letter_table: str | None, archives: Sequence[str] = ()
+    sinks: Sequence[DeltaSink],
+    dead_letter_table: str | None,
+    archives: Sequence[str] = (),
+    *,
+    pipeline: str | None = None,
 ) -> tuple[TableSchema, ...]:
-    """Every physical table of a plan.
+    """Every physical table of a plan; `pipeline` is its name, for readers of the tables.
 
     Raises:
         TableError: two sinks would write the same table.
@@ -228,7 +234,7 @@ def plan_schemas(
                 f"Two sinks write the Delta table '{name}'.",
                 hint=f"give each to_delta() its own name; a KTable also writes '{changelog_name('<name>')}'",
             )
-    return tuple(tables)
+    return tuple(replace(table, pipeline=pipeline) for table in tables)
 
 
 def _table(sink: DeltaSink, name: str, role: Role) -> TableSchema:

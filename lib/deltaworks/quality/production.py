@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deltaworks import clock
+from deltaworks.catalogue.table import refresh_on_the_way
 from deltaworks.control import batches, jobs
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.lakehouse import layout
@@ -21,6 +22,8 @@ def is_there(settings: Settings, name: str) -> bool:
 
 def check(settings: Settings, name: str, *, run_id: str, samples: int = 5, restricted: bool = True) -> list[Verdict]:
     """Checks the current tables, even while the stream runs, and adds the verdicts to `quality_results`.
+
+    Then it brings the table `catalog` up to date.
 
     Args:
         settings: the settings, for the location of the tables.
@@ -42,6 +45,7 @@ def check(settings: Settings, name: str, *, run_id: str, samples: int = 5, restr
         settings.tables, schemas=schemas, suites=suite, last_batch=last_batch, samples=samples, limits=limits
     )
     results.append(settings.tables, run_id, name, verdicts, clock.utc_now())
+    refresh_on_the_way(settings)
     return verdicts
 
 

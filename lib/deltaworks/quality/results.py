@@ -6,7 +6,8 @@
 | `quality_failures` | sampled failing row | run_id, pipeline, table, expectation, expects, at, row (JSON) |
 
 Replays, DAGs and people append at the same time: each append is one commit, retried if another one was first. Appends
-also compact and clean the tables. Readers need no lock (`deltaworks.lakehouse.catalog`).
+also compact and clean the tables. Readers need no lock (`deltaworks.lakehouse.catalog`). What the columns mean is in
+`catalogue/quality_tables.py`.
 """
 
 from __future__ import annotations
@@ -29,28 +30,11 @@ from deltalake.exceptions import (
     TableNotFoundError,
 )
 
+from deltaworks.catalogue.quality_tables import FAILURES, RESULTS
 from deltaworks.errors import TableError, TransientError
-from deltaworks.lakehouse.columns import TIMESTAMP
+from deltaworks.lakehouse.described import Definition
 from deltaworks.quality.verdict import Verdict
 
-RESULTS, FAILURES = "quality_results", "quality_failures"
-_WHICH = [("run_id", pa.string()), ("pipeline", pa.string()), ("table", pa.string()), ("expectation", pa.string())]
-_RESULT = pa.schema(
-    [
-        *_WHICH,
-        ("expects", pa.string()),
-        ("why", pa.string()),
-        ("severity", pa.string()),
-        ("outcome", pa.string()),
-        ("blocks", pa.bool_()),
-        ("unexpected", pa.int64()),
-        ("rows", pa.int64()),
-        ("observed", pa.string()),
-        ("error", pa.string()),
-        ("at", TIMESTAMP),
-    ]
-)
-_FAILURE = pa.schema([*_WHICH, ("expects", pa.string()), ("at", TIMESTAMP), ("row", pa.string())])
 _ATTEMPTS = 20
 _PAUSE_S = 0.05
 _TOO_MANY_FILES = 100
@@ -72,8 +56,8 @@ def append(root: Path, run_id: str, pipeline: str, verdicts: Sequence[Verdict], 
     """
     results = [_shared(run_id, pipeline, each, at) | _of_verdict(each) for each in verdicts]
     failures = [_shared(run_id, pipeline, each, at) | {"row": _json(row)} for each in verdicts for row in each.sample]
-    _append(root / RESULTS, pa.Table.from_pylist(results, schema=_RESULT))
-    _append(root / FAILURES, pa.Table.from_pylist(failures, schema=_FAILURE))
+    _append(root, RESULTS, results)
+    _append(root, FAILURES, failures)
 
 
 def _shared(run_id: str, pipeline: str, verdict: Verdict, at: datetime) -> dict[str, object]:
@@ -105,13 +89,15 @@ def _json(row: object) -> str:
     return msgspec.json.encode(row, enc_hook=str).decode()
 
 
-def _append(path: Path, rows: pa.Table) -> None:
+def _append(root: Path, table: Definition, cells: Sequence[dict[str, object]]) -> None:
     """Appends rows; appends never conflict with each other, except when two create the table."""
-    if not len(rows) and DeltaTable.is_deltatable(str(path)):
-        return
+    path, rows = root / table.name, pa.Table.from_pylist(cells, schema=table.columns)
     for attempt in range(_ATTEMPTS):
         try:
-            write_deltalake(path, rows, mode="append")
+            if not DeltaTable.is_deltatable(str(path)):
+                table.create(root)
+            if len(rows):
+                write_deltalake(path, rows, mode="append")
             break
         except (DeltaProtocolError, SchemaMismatchError) as error:
             raise TableError(

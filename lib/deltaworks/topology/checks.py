@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from deltaworks.errors import Problem, TableError
-from deltaworks.names import STORE, TABLE, TOPIC
+from deltaworks.names import OWN_TABLE, STORE, TOPIC
 from deltaworks.topology.nodes import (
     AnyNode,
     DeltaSink,
@@ -157,8 +157,8 @@ def _pattern(source: Source, sources: Iterable[Source]) -> Iterator[Problem]:
 def _tables(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
     sinks = [node for node in nodes if isinstance(node, DeltaSink)]
     for sink in sinks:
-        if not TABLE.allows(sink.table):
-            yield Problem(f"'{sink.table}' cannot be {TABLE.what}.", _at(sink.origin), f"use {TABLE.valid}")
+        if not OWN_TABLE.allows(sink.table):
+            yield Problem(f"'{sink.table}' cannot be {OWN_TABLE.what}.", _at(sink.origin), f"use {OWN_TABLE.valid}")
         try:
             author_columns(sink)
         except TableError as error:

@@ -1,4 +1,4 @@
-"""What the DAG of maintenance removes, and what it leaves alone."""
+"""What the DAG of maintenance removes, what it leaves alone, and what it writes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from deltaworks import clock
-from deltaworks.airflow.maintenance import WEEK, clean
+from deltaworks.airflow.maintenance import WEEK, catalog, clean
 from deltaworks.control import code
 from deltaworks.control.retention import GRACE_S
 from deltaworks.replay.model import ReplayPaths, locked
@@ -70,3 +71,9 @@ def test_an_archive_that_nothing_names_goes_when_it_is_old(settings: Settings) -
 
     assert clean()["archives"] == [archive.digest]
     assert not archive.path.exists()
+
+
+def test_it_writes_the_table_catalog(settings: Settings) -> None:
+    assert catalog() == 1
+
+    assert DeltaTable(settings.tables / "catalog").count() == 1

@@ -64,6 +64,7 @@ def test_columns_and_their_meaning_are_those_of_the_row() -> None:
     ("given", "message"),
     [
         ({"name": "../sales"}, "cannot be the name of a Delta table"),
+        ({"name": "quality_results"}, "cannot be the name of a Delta table"),
         ({"row": int}, "has no fields"),
         ({"row": Undated}, "has no field `day: date`"),
         ({"row": MaybeDated}, "has no field `day: date`"),

@@ -24,6 +24,7 @@ from deltaworks.cli import listings
 from deltaworks.control import heartbeat
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.model import Deployment, DeployOptions, Observation, Overview, PipelineStatus
+from deltaworks.lakehouse import cuts
 from deltaworks.quality import Outcome, Verdict, production, results
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import Status as Process
@@ -79,6 +80,69 @@ def test_tables(terminal: Terminal) -> None:
     assert Path(found["orders"].path) == terminal.tables / "orders"
 
 
+def test_tables_at_a_glance(terminal: Terminal) -> None:
+    committer, expected = fill(terminal.tables, 3)
+    committer.refresh_snapshots(force=True)
+    committer.publish_cut()
+    passed = Verdict(
+        table="counts", expectation="a", expects="e", why="w", severity="critical", outcome=Outcome.PASSED, rows=1
+    )
+    results.append(terminal.tables, "run", "shop", [passed], datetime(2026, 3, 1, tzinfo=UTC))
+
+    listed = msgspec.json.decode(terminal("tables", "--json"), type=listings.Tables)
+    shown, technical = terminal("tables"), terminal("tables", "--technical")
+
+    found = {table.name: table for table in listed.tables}
+    counts, verdicts = found["counts"], found["quality_results"]
+    cut = cuts.latest(terminal.tables, "shop")
+    assert cut is not None and counts.fresh_as_of == cut.at and verdicts.fresh_as_of == verdicts.committed_at
+    assert (counts.kind, counts.key, counts.pipeline) == ("windowed", ("key",), "shop")
+    assert counts.checked is not None and counts.checked.verdict == "passed" and verdicts.checked is None
+    (line,) = [line for line in shown.splitlines() if line.startswith("counts ")]
+    assert "a key and a window (key)" in line and " shop " in line and " passed" in line
+    assert f"{len(expected.counts):,}" in line and f"{cut.at:%Y-%m-%d %H:%M:%S}" in line
+    assert "with its outcome" in shown and "version" not in shown and "batch" not in shown
+    assert "version" in technical and "batch" in technical and "one row is" not in technical
+
+
+def test_one_kind_of_list_at_a_time(terminal: Terminal) -> None:
+    assert "exclude each other" in terminal("tables", "--json", "--technical", code=78)
+
+
+def test_the_catalog_is_written_and_described_like_any_table(terminal: Terminal) -> None:
+    fill(terminal.tables, 1)
+
+    first, second = terminal("catalog"), terminal("catalog", "--every", "10")
+
+    assert "6 tables" in first and "version 1" in first
+    assert "6 tables" in second and "nothing has changed" in second
+    shown = msgspec.json.decode(terminal("tables", "show", "catalog", "--json"), type=listings.TableShown)
+    assert (shown.kind, shown.grain, shown.pipeline) == ("catalog", "a table", None)
+    (row,) = json.loads(
+        terminal("sql", "SELECT columns[1].name AS first FROM catalog WHERE name = 'users'", "-f", "json")
+    )
+    assert row == {"first": "key"}
+    assert "is not written by a pipeline" in terminal("tables", "repair", "catalog", code=65)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("tables", "show", "ordrs"),
+        ("sql", "SELECT * FROM ordrs"),
+        ("sql", "SELECT * FROM ordrs", "--at", "2100-01-01T00:00"),
+        ("sql", "SELECT * FROM ordrs JOIN users USING (key)", "--at", "2100-01-01T00:00"),
+    ],
+)
+def test_an_unknown_table_suggests_near_names(terminal: Terminal, command: tuple[str, ...]) -> None:
+    committer, _ = fill(terminal.tables, 1)
+    committer.refresh_snapshots(force=True)
+
+    message = terminal(*command, code=65 if command[0] == "tables" else 78)
+
+    assert "Hint: did you mean 'orders'?" in message
+
+
 def test_a_table_is_shown_with_what_a_reader_has_to_know(terminal: Terminal) -> None:
     committer, _ = fill(terminal.tables, 3)
     committer.refresh_snapshots(force=True)
@@ -112,16 +176,24 @@ def test_a_table_is_shown_with_what_a_reader_has_to_know(terminal: Terminal) -> 
     assert (shown.shown_batch_id, shown.lag_records, shown.offsets) == (2, 7, {"raw": {"0": 12}})
     assert shown.checked is not None
     assert (shown.checked.run_id, shown.checked.outcomes) == ("later", {"failed": 1, "passed": 2})
+    assert shown.checked.verdict == "failed"
     json.loads(terminal("sql", shown.example, "-f", "json"))
     assert "one row is  a key and a window" in text
     assert "checked     2026-03-02 09:30 UTC: 1 failed, 2 passed" in text
     assert "batch 2, " in text and "7 records are still to be processed" in text
-    assert f'deltaworks sql "{shown.example}"' in text
+    assert f"deltaworks sql '{shown.example}'" in text
+    assert shown.as_of_means and f"which means {shown.as_of_means}" in text
 
 
 def test_the_example_of_every_kind_of_table_is_a_query(terminal: Terminal) -> None:
     committer, _ = fill(terminal.tables, 3)
     committer.refresh_snapshots(force=True)
+
+    results.append(terminal.tables, "run", "shop", [], datetime(2026, 3, 1, tzinfo=UTC))
+    terminal("catalog")
+    for name in ("quality_results", "quality_failures", "catalog"):
+        shown = msgspec.json.decode(terminal("tables", "show", name, "--json"), type=listings.TableShown)
+        json.loads(terminal("sql", shown.example, "-f", "json"))
 
     kinds = set()
     for name in committer.tables:
@@ -138,7 +210,7 @@ def test_a_table_of_somebody_else_is_shown_too(terminal: Terminal) -> None:
     shown = msgspec.json.decode(terminal("tables", "show", "theirs", "--json"), type=listings.TableShown)
 
     assert (shown.kind, shown.pipeline, shown.note) == (None, None, None)
-    assert [column.name for column in shown.columns] == ["a", "b"]
+    assert [(column.name, column.type) for column in shown.columns] == [("a", "long"), ("b", "array<long>")]
     assert "theirs" in terminal("tables", "show", "theirs")
     assert "There is no Delta table 'ours'" in terminal("tables", "show", "ours", code=65)
 

@@ -62,6 +62,27 @@ def test_a_new_table_has_a_description_and_comments_in_its_first_version(tmp_pat
     assert all(comments(tmp_path).values())
 
 
+@pytest.mark.parametrize(
+    ("kind", "table", "note", "example"),
+    [
+        (TableKind.APPEND, "totals", "Each is final", "ORDER BY timestamp DESC"),
+        (TableKind.CHANGELOG, "totals_changelog", "op is 'upsert' or 'delete'", "op, count(*)"),
+        (TableKind.CHANGELOG, "totals", "None is final", "ORDER BY user_id"),
+        (TableKind.WINDOWED, "totals", "until is_final is true", "WHERE is_final"),
+    ],
+)
+def test_the_properties_of_a_table_say_what_a_reader_of_any_engine_has_to_know(
+    tmp_path: Path, kind: TableKind, table: str, note: str, example: str
+) -> None:
+    start(tmp_path, replace(TOTALS, kind=kind))
+
+    properties = DeltaTable(tmp_path / table).metadata().configuration
+    assert properties["deltaworks.pipeline"] == "shop"
+    assert note in properties["deltaworks.note"]
+    assert properties["deltaworks.example"].startswith("SELECT") and example in properties["deltaworks.example"]
+    assert "batch" in properties["deltaworks.as-of"]
+
+
 def test_a_start_that_says_the_same_commits_nothing_of_it(tmp_path: Path) -> None:
     before = start(tmp_path).version
 
@@ -99,12 +120,13 @@ def test_a_table_of_a_version_that_wrote_no_comments_gets_them(tmp_path: Path) -
     bare = json.loads(log.schema_text)
     for field in bare["fields"]:
         field["metadata"] = {}
-    properties = {name: value for name, value in log.properties.items() if name != descriptions.PROPERTY}
+    properties = {name: value for name, value in log.properties.items() if name not in descriptions.PROPERTIES}
     log.commit(Commit(definition={**log.definition, "schemaString": json.dumps(bare), "configuration": properties}))
 
     start(tmp_path, generation=2)
 
     assert all(comments(tmp_path).values())
+    assert DeltaTable(tmp_path / "totals").metadata().configuration.keys() >= {*descriptions.PROPERTIES}
 
 
 def test_comments_of_others_stay_where_the_pipeline_says_nothing(tmp_path: Path) -> None:
@@ -142,6 +164,9 @@ def test_a_property_that_another_writer_sets_meanwhile_stays(tmp_path: Path, mon
 def test_another_owner_brings_its_own_words(tmp_path: Path) -> None:
     log = start(tmp_path / "production", replace(TOTALS, doc=None, key=str))
     staged = start(tmp_path / "staging")
+    properties = {descriptions.NOTE: "old", descriptions.AS_OF: "old", descriptions.EXAMPLE: "old"}
+    DeltaTable(log.path).alter.set_table_properties(properties, raise_if_not_exists=False)
+    log.catch_up()
 
     definition = log.owned_by("a replay", like=staged)
 

@@ -52,6 +52,16 @@ def test_what_is_found_is_kept_run_by_run(project: Path) -> None:
     assert failure["run_id"] == "run-2" and '"city":null' in failure["row"]
 
 
+def test_a_check_brings_the_catalog_up_to_date(project: Path) -> None:
+    write(0, ["Lyon"], [5])
+    outcomes()
+    assert {row["name"]: row["verdict"] for row in kept(project, "catalog")}["parcels"] == "passed"
+
+    write(1, [None], [5])
+    outcomes()
+    assert {row["name"]: row["verdict"] for row in kept(project, "catalog")}["parcels"] == "failed"
+
+
 def test_a_batch_that_is_being_committed_is_not_looked_at(project: Path) -> None:
     write(0, ["Lyon"], [5])
     write(1, [None], [5], recorded=False)
