@@ -53,7 +53,7 @@ def test_spark_reads_one_batch_in_all_tables(stream: RunningOrders, spark: Spark
             found[query] = as_rows([tuple(row.values()) for row in spark.sql(query).toArrow().to_pylist()])
         return found
 
-    stream.agree(ask)
+    stream.agree(ask, times=2)
 
 
 def test_the_snippet_names_the_jars_and_settings_that_we_test_with() -> None:
