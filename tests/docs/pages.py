@@ -1,7 +1,8 @@
 """The code on the pages of the documentation: finds it, runs it, and compares what it prints with what the page shows.
 
-- `python`: the blocks of a page are one module, run in order. What a block prints is in the `text` block below it.
-- `sql`: a query over the tables that `jobs/orders.py` makes of its sample data, with its result below it.
+- `python`: the blocks of a page are one module, run in order, in a project whose home has the tables that
+  `jobs/orders.py` makes of its sample data. What a block prints is in the `text` block below it.
+- `sql`: a query over the same tables, with its result below it.
 - `console`: commands; those of `deltaworks` and `make` are checked for their names, arguments and options.
 
 `python -m tests.docs` runs all pages and writes the results into them.
@@ -11,23 +12,31 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import random
 import re
 import shlex
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import typer.main
+from deltalake import DeltaTable, write_deltalake
 
 from deltaworks.cli.app import app
+from deltaworks.clock import wall_ms
+from deltaworks.lakehouse.cuts import Cut, CutWriter
+from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.testing.recorded import run_recorded
 from jobs.orders import pipeline as orders
 from jobs.sample_data.orders import records
@@ -78,7 +87,7 @@ def run(page: Path) -> Iterator[tuple[Block, str]]:
     for block in blocks(page.read_text()):
         if block.language == "python":
             printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
+            with _project(block.code), contextlib.redirect_stdout(printed):
                 exec(compile("\n" * (block.line - 1) + block.code, str(page), "exec"), vars(module))
             yield block, printed.getvalue()
         elif block.language == "sql":
@@ -87,28 +96,64 @@ def run(page: Path) -> Iterator[tuple[Block, str]]:
 
 def answer(query: str) -> str:
     """The result of a query over the tables of the orders, as text."""
-    found = _tables().execute(query)
-    rows = [[column[0] for column in found.description], *([_cell(cell) for cell in row] for row in found.fetchall())]
+    found = _connection().execute(query)
+    rows = [[column[0] for column in found.description], *([cell(value) for value in row] for row in found.fetchall())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A cell of a result as text; a time is in UTC."""
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC) if value.tzinfo else value:%Y-%m-%d %H:%M:%S}"
     return "NULL" if value is None else str(value)
 
 
 @cache
-def _tables() -> duckdb.DuckDBPyConnection:
+def _tables() -> dict[str, pa.Table]:
     rows = rows_of(records(_ORDERS, 1))
     cuts = random_cuts(rows, 8, random.Random(1))
     topics = {"raw-orders": 4, "user-data": 4}
     recording = run_recorded(orders.plan(), topics, micro_batches(rows, cuts), errors=orders.errors)
+    return tables_of(orders, recording, cuts)
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
-    for name, table in tables_of(orders, recording, cuts).items():
+    for name, table in _tables().items():
         connection.register(name, table)
     return connection
+
+
+@contextlib.contextmanager
+def _project(code: str) -> Iterator[None]:
+    """The working directory is a project with the tables in its home, if the code opens any."""
+    if "tables" not in code:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder, in_project(Path(folder)) as home:
+        root, versions = home / "tables", {}
+        for schema in plan_schemas(orders.plan().tables, orders.dead_letters.table):
+            log = DeltaLog.create_or_open(root, schema, query_id="docs", properties={})
+            write_deltalake(log.path, _tables()[schema.name], mode="append")
+            versions[schema.name] = DeltaTable(log.path).version()
+        cut = Cut(pipeline=orders.name, query="docs", batch_id=7, at_ms=wall_ms(), tables=versions)
+        CutWriter(root, orders.name, timedelta(hours=1)).write(cut)
+        yield
+
+
+@contextlib.contextmanager
+def in_project(folder: Path) -> Iterator[Path]:
+    """Works in a folder as its project; gives the home of it."""
+    before, home = os.environ.get("DELTAWORKS_HOME"), folder / ".deltaworks"
+    try:
+        os.environ["DELTAWORKS_HOME"] = str(home)
+        with contextlib.chdir(folder):
+            yield home
+    finally:
+        os.environ.pop("DELTAWORKS_HOME")
+        os.environ |= {} if before is None else {"DELTAWORKS_HOME": before}
 
 
 def commands(block: Block) -> Iterator[str]:

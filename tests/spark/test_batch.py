@@ -352,6 +352,19 @@ def test_a_file_that_was_removed_meanwhile_is_worth_another_try(bench: Bench, tm
     assert bench.version() is None
 
 
+def test_an_old_version_is_read_if_the_cut_names_it(bench: Bench) -> None:
+    bench.run(job(), FIRST)
+    before, log = bench.rows(), bench.settings.tables / "enriched_orders" / "_delta_log"
+    for file in log.iterdir():
+        os.utime(file, (0, 0))
+    last = max(int(file.stem) for file in log.glob("*.json"))
+    (log / f"{last + 1:020d}.json").write_text('{"commitInfo":{"timestamp":0,"operation":"WRITE"}}')
+
+    bench.run(job(), FIRST)
+
+    assert bench.rows() == before
+
+
 def test_what_a_killed_run_has_left_is_in_nobodys_way(bench: Bench) -> None:
     left = bench.settings.home / "batch" / "items" / "2026-03-01"
     left.mkdir(parents=True)

@@ -32,11 +32,13 @@ _FOR_MANY_ROWS = {
     "spark.shuffle.compress": "true",
 }
 """A stream's session is set up for batches of a few rows."""
-_DELTA = {
+DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",  # Hadoop's default
     "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for each log, however short
+    # Else a version is refused for its age, even if nothing of it was replaced: that of a table which changes seldom.
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers take Spark's default for nanoseconds
 }
 _GONE = ("FileNotFoundException", "FILE_NOT_EXIST")
@@ -66,7 +68,7 @@ def opened(settings: Settings, name: str, scratch: Path) -> Iterator[SparkSessio
         scratch=scratch,
         python_path=settings.joined_python_path,
         options=f"{class_data.option(settings)} {_COMPILED}",
-        extra={"spark.jars": jars, **_DELTA, **_FOR_MANY_ROWS, **settings.spark_of(name)},
+        extra={"spark.jars": jars, **DELTA, **_FOR_MANY_ROWS, **settings.spark_of(name)},
     )
     try:
         yield spark

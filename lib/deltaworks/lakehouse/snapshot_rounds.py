@@ -26,7 +26,8 @@ class SnapshotRounds(Generic[T]):
 
     Args:
         snapshots: all of its snapshots.
-        moment: called when a round begins, between two batches: what its snapshots will stand for; None: unknown.
+        moment: called between two batches, when a round begins and when nothing has changed since the last one: what
+            snapshots stand for; None: unknown.
     """
 
     def __init__(self, snapshots: Sequence[Snapshot], moment: Callable[[], T | None]) -> None:
@@ -60,6 +61,8 @@ class SnapshotRounds(Generic[T]):
             for each in stale:
                 each.begin()
             refreshed += self._finish(wait=force)
+        if self.shown is not None and not any(each.stale for each in self._snapshots):
+            self.shown = now if (now := self._moment()) is not None else self.shown
         return refreshed
 
     def _finish(self, *, wait: bool) -> list[SnapshotRefresh]:

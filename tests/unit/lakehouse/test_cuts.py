@@ -38,7 +38,7 @@ def test_a_reader_at_any_moment_sees_one_batch_in_all_tables(tmp_path: Path, see
     choose = random.Random(seed)
     committer, expected = open_tables(tmp_path), Expected()
     history = {-1: deepcopy(expected)}
-    behind = []
+    behind, shown = [], -1
     for batch in range(25):
         writes = write_batch(task_tables(tmp_path), batch, expected)
         history[batch] = deepcopy(expected)
@@ -54,6 +54,8 @@ def test_a_reader_at_any_moment_sees_one_batch_in_all_tables(tmp_path: Path, see
             committer = restarted(tmp_path, batch)
         if cuts.latest(tmp_path, PIPELINE) is None:
             continue
+        assert seen(tmp_path).batch_id >= shown
+        shown = seen(tmp_path).batch_id
         behind.append(batch - seen(tmp_path).batch_id)
         check(tmp_path, history[seen(tmp_path).batch_id])
 
@@ -62,6 +64,17 @@ def test_a_reader_at_any_moment_sees_one_batch_in_all_tables(tmp_path: Path, see
     assert seen(tmp_path).batch_id == 24
     check(tmp_path, expected)
     assert {0} < set(behind), "snapshots were behind in between"
+
+
+def test_a_cut_does_not_go_back_when_a_quiet_ktable_changes_again(tmp_path: Path) -> None:
+    committer, expected = whole(tmp_path, 5)
+    for batch in (5, 6):
+        writes = write_batch(task_tables(tmp_path), batch, expected)
+        committer.commit(batch, [write for write in writes if batch == 6 or write.table != "users_changelog"])
+        committer.refresh_snapshots()
+        committer.publish_cut()
+
+        assert (seen(tmp_path).batch_id, bool(committer.stale_snapshots)) == (5, batch == 6)
 
 
 def restarted(root: Path, last: int) -> TableCommitter:

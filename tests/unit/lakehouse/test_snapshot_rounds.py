@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 import pytest
@@ -33,16 +32,16 @@ class Fake:
 
 
 class Rounds:
-    """Two snapshots whose rounds stand for 0, 1, 2 and so on."""
+    """Two snapshots, whose rounds stand for a batch."""
 
     def __init__(self) -> None:
-        self.now_s = 100.0
+        self.now_s, self.batch = 100.0, 0
         self.small, self.large = Fake("small"), Fake("large")
         self.of: SnapshotRounds[int] = SnapshotRounds((), lambda: 0)
 
     def open(self) -> None:
         snapshots: Any = (self.small, self.large)
-        self.of = SnapshotRounds(snapshots, count().__next__)
+        self.of = SnapshotRounds(snapshots, lambda: self.batch)
 
     def refreshed(self) -> list[str]:
         return [done.table for done in self.of.refresh()]
@@ -112,5 +111,18 @@ def test_a_round_that_began_before_a_change_of_history_stands_for_nothing(rounds
 
     assert (rounds.refreshed(), rounds.of.shown) == (["small", "large"], None)
     rounds.change()
+    rounds.batch = 1
     rounds.of.refresh(force=True)
+    assert rounds.of.shown == 1
+
+
+def test_they_stand_for_later_batches_until_something_changes(rounds: Rounds) -> None:
+    rounds.of.refresh(force=True)
+    rounds.batch = 1
+    rounds.refreshed()
+    assert rounds.of.shown == 1
+
+    rounds.batch = 2
+    rounds.change()
+    rounds.refreshed()
     assert rounds.of.shown == 1
