@@ -71,7 +71,7 @@ Draw = Callable[[random.Random, int, int], list[int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One refresh; medians over the repeats."""
+    """One refresh; medians over the repeats, after as many that adapt the files of `ours` to the changes."""
 
     keys: int
     pattern: str
@@ -316,11 +316,11 @@ def cells(scratch: Path, keys: int, repeats: int, chosen: Sequence[str]) -> Iter
                     continue
                 choose = random.Random(f"{keys}/{pattern}/{count}")
                 taken = []
-                for _ in range(1 if name == "rewrite" else repeats):
+                for _ in range(repeats * 2 if name == "ours" else repeats):
                     rows = changelog(choose, draw(choose, at, count), 10_000)
                     at += count // 2 if pattern == "growing" else 0
                     taken.append((rows.num_rows, *measure(way, rows)))
-                yield cell(keys, pattern, name, count, taken)
+                yield cell(keys, pattern, name, count, taken[-repeats:])
 
 
 def cell(keys: int, pattern: str, way: str, changes: int, taken: Sequence[tuple[int, float, float, int, int]]) -> Cell:

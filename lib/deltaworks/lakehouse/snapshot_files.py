@@ -1,11 +1,12 @@
 """The files of a snapshot: each has a range of keys, and a refresh rewrites only those that a changed key falls into.
 
 A plain Delta table has one row per key only if a file that holds the old row of a key is written again. So the cost of
-a change is that of a file, and files are small: about as many rows as cost as much as the file itself (opening,
-footer, names in the log). Larger tables have larger files, so that readers have not too many of them to open.
+a change is that of a file. Where few keys change, files are small: about as many rows as cost as much as the file
+itself (opening, footer, names in the log). Where so many keys change that most small files would be written, files are
+large, because those cost less per row. A file is divided or becomes one with its neighbours when it is written anyway.
 
-A file that has grown too large is divided, and small neighbours become one, when they are written anyway. Files of
-another layout (earlier versions, an OPTIMIZE of somebody else) do not say which keys they hold: then all are replaced.
+Files of another layout (earlier versions, an OPTIMIZE of somebody else) do not say which keys they hold: then all are
+replaced.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ from deltaworks.lakehouse.writes import NewFile
 
 RANGE_ROWS = 1024
 """The most rows of a file, in a table of up to a million rows; four times the rows of the table double it."""
+LARGE_ROWS = 65_536
+"""The most rows of a file in whose range many keys change."""
+DENSE_ROWS = 1600
+"""Reading and writing so many rows costs as much as a file does: more changes than one per so many rows are many."""
+_MIN_CHANGES = 8
+"""Fewer changes say nothing about how many there are per row."""
 _TABLE_ROWS = 1_000_000
 _ROW_BYTES = 1024
 """A file holds fewer rows if they are larger than this on average, in memory."""
@@ -73,6 +80,7 @@ class _Rewritten:
     last: int
     """Index of the last source."""
     rows: pa.Table
+    changes: int
     is_changed: bool
 
 
@@ -116,16 +124,14 @@ class RangeWriter:
         rows = sum(source.rows for source in sources)
         self._limit = largest(rows + changes.num_rows)
         done = RangeChanges(rows)
-        pending: _Rewritten | None = None
+        run: list[_Rewritten] = []
         for rewritten in self._rewritten(sources, self._route(sources, changes)):
-            if pending is not None and self._joinable(pending, rewritten):
-                pending = _joined(pending, rewritten)
-                continue
-            if pending is not None:
-                self._write(pending, done)
-            pending = rewritten
-        if pending is not None:
-            self._write(pending, done, is_last=pending.last == len(sources) - 1)
+            if run and (run[-1].last + 1 != rewritten.last or sum(e.rows.num_rows for e in run) >= LARGE_ROWS):
+                self._write_run(run, done)
+                run = []
+            run.append(rewritten)
+        if run:
+            self._write_run(run, done, is_last=run[-1].last == len(sources) - 1)
         return done
 
     def write(self, held: pa.Table, changes: pa.Table) -> RangeChanges:
@@ -139,7 +145,7 @@ class RangeWriter:
         done = RangeChanges(held.num_rows)
         everything = _Source(b"", held.num_rows, is_misplaced=True)
         for rewritten in self._merged([_Touched(0, everything, held, changes)]):
-            self._write(rewritten, done)
+            self._write(rewritten, done, self._limit)
         return done
 
     def _sources(self, files: Iterable[str]) -> list[_Source]:
@@ -205,32 +211,50 @@ class RangeWriter:
         rows = rows.take(pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)]))
         begin = 0
         for each, count, is_changed in parts:
-            yield _Rewritten([each.source], each.index, rows.slice(begin, count), is_changed)
+            yield _Rewritten([each.source], each.index, rows.slice(begin, count), each.changes.num_rows, is_changed)
             begin += count
+
+    def _write_run(self, run: Sequence[_Rewritten], done: RangeChanges, *, is_last: bool = False) -> None:
+        """Writes neighbours: as one large file if many of their keys change."""
+        rows, changes = sum(each.rows.num_rows for each in run), sum(each.changes for each in run)
+        is_new = any(each.is_misplaced or not each.paths for rewritten in run for each in rewritten.sources)
+        if changes >= _MIN_CHANGES and changes * DENSE_ROWS >= rows and not is_new:
+            self._write(functools.reduce(_joined, run), done, LARGE_ROWS, is_last=is_last)
+            return
+        pending: list[_Rewritten] = []
+        for each in run:
+            if pending and self._joinable(pending[-1], each):
+                each = _joined(pending.pop(), each)
+            pending.append(each)
+        for each in pending:
+            is_rare = 2 * each.changes * DENSE_ROWS < each.rows.num_rows
+            was_large = any(source.rows > self._limit for source in each.sources)
+            limit = LARGE_ROWS if was_large and not is_rare and not is_new else self._limit
+            self._write(each, done, limit, is_last=is_last and each is pending[-1])
 
     def _joinable(self, left: _Rewritten, right: _Rewritten) -> bool:
         rows, size_bytes = (sum(getattr(each.rows, name) for each in (left, right)) for name in ("num_rows", "nbytes"))
-        return right.last == left.last + 1 and 2 * rows <= self._limit and 2 * size_bytes <= self._limit * _ROW_BYTES
+        return bool(2 * rows <= self._limit and 2 * size_bytes <= self._limit * _ROW_BYTES)
 
-    def _write(self, range_: _Rewritten, done: RangeChanges, *, is_last: bool = True) -> None:
+    def _write(self, range_: _Rewritten, done: RangeChanges, limit: int, *, is_last: bool = True) -> None:
         if not range_.is_changed:
             return
         before, rows = sum(source.rows for source in range_.sources), range_.rows
         done.removed += [path for source in range_.sources for path in source.paths]
         done.rows += rows.num_rows - before
-        for start, part in self._divided(range_.sources[0].start, rows, is_last=is_last):
+        for start, part in self._divided(range_.sources[0].start, rows, limit, is_last=is_last):
             name = layout.range_name(start, part.num_rows, self._batch_id, self._tag)
             done.added.append(parquet.write(self._root, self._schema, name, part))
 
-    def _divided(self, start: bytes, rows: pa.Table, *, is_last: bool) -> Iterator[tuple[bytes, pa.Table]]:
+    def _divided(self, start: bytes, rows: pa.Table, limit: int, *, is_last: bool) -> Iterator[tuple[bytes, pa.Table]]:
         """One or several files; keys at one position stay together.
 
         Keys that grow come at the end: the last file leaves files behind that are three quarters full, others are
         divided evenly.
         """
         count = rows.num_rows
-        limit = min(self._limit, self._limit * _ROW_BYTES * count // max(1, rows.nbytes))
-        if count <= max(1, limit):
+        limit = max(1, min(limit, limit * _ROW_BYTES * count // max(1, rows.nbytes)))
+        if count <= limit:
             if count:
                 yield start, rows
             return
@@ -286,9 +310,8 @@ class _Choice:
 
 
 def _joined(left: _Rewritten, right: _Rewritten) -> _Rewritten:
-    return _Rewritten(
-        [*left.sources, *right.sources], right.last, pa.concat_tables([left.rows, right.rows]), is_changed=True
-    )
+    rows = pa.concat_tables([left.rows, right.rows])
+    return _Rewritten([*left.sources, *right.sources], right.last, rows, left.changes + right.changes, is_changed=True)
 
 
 def _similar(old: pa.Table, new: pa.Table, key: Sequence[str]) -> pa.ChunkedArray:

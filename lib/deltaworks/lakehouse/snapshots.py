@@ -90,6 +90,8 @@ class Snapshot:
         """Counts how often the history was changed."""
         self._begun = 0
         """The epoch in which the rows that are being written were read."""
+        self._last: _Written | None = None
+        """The last refresh of this object."""
 
     @property
     def table(self) -> str:
@@ -134,6 +136,17 @@ class Snapshot:
         target = self._changelog.transaction_version(self._changelog_app_id)
         return target is not None and self.as_of_batch < target
 
+    @property
+    def expected_s(self) -> float:
+        """At most how long a refresh that begins now takes, by the last one; 0: there was none."""
+        if self._last is None:
+            return 0.0
+        entries = self._changelog.files
+        changes = sum(entries[path].rows for path in news(entries, self.as_of_batch))
+        written = len(self._last.changes.added)
+        files = min(changes, len(self._log.files))
+        return self._last.seconds * (files / written if files < written else 1.0)
+
     def begin(self) -> None:
         """Begins to write the rows as of the last batch, in the background."""
         self._begun = self._epoch
@@ -167,7 +180,7 @@ class Snapshot:
         if self._begun != self._epoch:
             self._drop(writing)
             return None
-        written = writing.result()
+        self._last = written = writing.result()
         job = written.job
         reach(f"snapshot.before_commit:{self._schema.name}")
         commit = Commit(

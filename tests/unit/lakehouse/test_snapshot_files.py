@@ -29,7 +29,7 @@ from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.lakehouse.writes import NewFile
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 
-LIMIT = 8
+LIMIT, LARGE = 8, 64
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -51,6 +51,8 @@ class Crash(Exception):
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(snapshot_files, "RANGE_ROWS", LIMIT)
+    monkeypatch.setattr(snapshot_files, "LARGE_ROWS", LARGE)
+    monkeypatch.setattr(snapshot_files, "DENSE_ROWS", 4)
     yield
     faults.arm(None)
 
@@ -131,7 +133,7 @@ class Table:
             found = key_positions.positions(rows.select(self.schema.key_names))
             assert number == 0 or min(found) >= each.start
             assert number == len(ends) or max(found) < ends[number]
-            assert each.rows <= LIMIT or len(set(found)) < each.rows
+            assert each.rows <= LARGE or len(set(found)) < each.rows
 
     def listed(self, rows: pa.Table) -> list[tuple[bytes, str]]:
         cells = [rows.column(name).to_pylist() for name in self.schema.key_names]
@@ -194,6 +196,28 @@ def test_files_that_have_shrunk_become_one_with_their_neighbours(tmp_path: Path)
 
     assert len(table.model[-1]) == 10
     assert len(table.ranges) <= 6
+
+
+def test_files_are_large_where_many_keys_change_and_small_again_where_few_do(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.upsert(range(300))
+    table.refresh()
+    small = len(table.ranges)
+    for value in ("1", "2"):
+        table.upsert(range(0, 150, 2), value)
+        table.refresh()
+        table.check()
+    dense = [each.rows for each in table.ranges]
+    for number in range(0, 150, 9):
+        table.upsert([number], "3")
+        table.refresh()
+    table.check()
+
+    assert small >= 300 // LIMIT
+    assert max(dense) > 4 * LIMIT
+    assert len(dense) < small * 3 // 4
+    assert dense.count(LIMIT * 3 // 4) > 10, "the others stay as they are"
+    assert max(each.rows for each in table.ranges) <= LIMIT
 
 
 def test_a_table_may_become_empty_and_begin_again(tmp_path: Path) -> None:
