@@ -305,12 +305,15 @@ def ways(scratch: Path, keys: int, chosen: Sequence[str]) -> Iterator[tuple[str,
             yield name, way
 
 
-def cells(scratch: Path, keys: int, repeats: int, chosen: Sequence[str]) -> Iterator[Cell | Reading]:
+def cells(
+    scratch: Path, keys: int, repeats: int, chosen: Sequence[str], patterns: Sequence[str]
+) -> Iterator[Cell | Reading]:
     """All figures of one size."""
     for name, way in ways(scratch, keys, chosen):
         yield reading(way, name, keys)
         at = keys
-        for pattern, draw in PATTERNS.items():
+        for pattern in patterns:
+            draw = PATTERNS[pattern]
             for count in CHANGES:
                 if count >= keys:
                     continue
@@ -368,6 +371,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--sizes", default="10000,1000000")
     parser.add_argument("--ways", default="ours,rewrite,merge")
+    parser.add_argument("--patterns", default=",".join(PATTERNS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--scratch", type=Path, default=None)
     parser.add_argument("--output", type=Path, default=Path("bench-snapshots-results.json"))
@@ -377,7 +381,7 @@ def main() -> None:
     for keys in map(int, options.sizes.split(",")):
         scratch = Path(tempfile.mkdtemp(prefix="bench-snapshots-", dir=options.scratch))
         try:
-            for each in cells(scratch, keys, options.repeats, options.ways.split(",")):
+            for each in cells(scratch, keys, options.repeats, options.ways.split(","), options.patterns.split(",")):
                 say(json.dumps(asdict(each)))
                 found.append(each)
         finally:

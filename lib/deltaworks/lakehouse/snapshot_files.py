@@ -38,8 +38,8 @@ _MIN_CHANGES = 8
 _TABLE_ROWS = 1_000_000
 _ROW_BYTES = 1024
 """A file holds fewer rows if they are larger than this on average, in memory."""
-_GROUP_ROWS = 262_144
-"""Files with this many rows are in memory at a time."""
+_GROUP_BYTES = 32 << 20
+"""So much of the files is in memory at a time."""
 
 
 @dataclass
@@ -188,12 +188,14 @@ class RangeWriter:
     def _rewritten(self, sources: Sequence[_Source], touched: Mapping[int, pa.Table]) -> Iterator[_Rewritten]:
         """The touched files after their changes, in order; a group of them is in memory at a time."""
         group: list[_Touched] = []
+        size_bytes = 0
         for index, changes in touched.items():
             rows = parquet.read_all(self._root, self._schema, sources[index].paths)
             group.append(_Touched(index, sources[index], rows, changes))
-            if sum(each.rows.num_rows for each in group) >= _GROUP_ROWS:
+            size_bytes += rows.nbytes
+            if size_bytes >= _GROUP_BYTES:
                 yield from self._merged(group)
-                group = []
+                group, size_bytes = [], 0
         if group:
             yield from self._merged(group)
 

@@ -274,7 +274,9 @@ def test_keys_at_one_position_stay_together(tmp_path: Path, monkeypatch: pytest.
     assert [each.rows for each in table.ranges] == [21, 1] or max(each.rows for each in table.ranges) >= 19
 
 
-@pytest.mark.parametrize("how", ["earlier version", "optimize", "z-order", "another version", "two with one start"])
+@pytest.mark.parametrize(
+    "how", ["earlier version", "optimize", "z-order", "another version", "some of them", "two with one start"]
+)
 def test_files_of_another_layout_are_written_again(tmp_path: Path, how: str) -> None:
     table = Table(tmp_path)
     table.upsert(range(50))
@@ -288,6 +290,9 @@ def test_files_of_another_layout_are_written_again(tmp_path: Path, how: str) -> 
             DeltaTable(tmp_path / "users").optimize.z_order(["key"])
         case "another version":
             renamed(table, lambda path: path.replace("-v1-", "-v2-"))
+        case "some of them":
+            foreign = [each.path for each in table.ranges[2:5]]
+            renamed(table, lambda path: f"part-{foreign.index(path)}.parquet" if path in foreign else path)
         case _:
             ranges = table.ranges
             renamed(table, lambda path: path.replace(ranges[3].start.hex(), ranges[4].start.hex()))
@@ -308,6 +313,26 @@ def renamed(table: Table, name: Any) -> None:
     added = [NewFile(paths[path], e.size_bytes, e.rows, e.statistics or "") for path, e in entries.items()]
     table.committer.replace("users", Commit(added=added, removed=list(paths)))
     table.committer.close()
+
+
+def test_a_refresh_of_a_history_that_was_replaced_meanwhile_is_dropped(tmp_path: Path) -> None:
+    """As by a publication, into a table without files: nothing that the refresh replaces is gone."""
+    table = Table(tmp_path)
+    table.upsert(range(20), "old")
+    snapshot = table.committer.snapshot("users")
+    table.committer.refresh_snapshots(eager=True)
+    table.committer.settle()
+    rows = parquet.read_all(tmp_path, table.committer.tables["users_changelog"].schema, list(changelog_of(table).files))
+    files = snapshot.write(table.schema.file.empty_table(), rows, -1, 0)
+    table.committer.replace("users", Commit(added=files, transactions=snapshot.transactions(0, 1)))
+
+    assert table.committer.refresh_snapshots() == []
+    table.refresh()
+    table.check()
+
+
+def changelog_of(table: Table) -> DeltaLog:
+    return table.committer.tables["users_changelog"].log
 
 
 def test_housekeeping_leaves_the_files_alone(tmp_path: Path) -> None:
