@@ -5,7 +5,7 @@ follow the order of the first key column, then the second one, and so on, so tha
 that grow, times, ids with a common prefix) share files. A long key has the beginning of its text and a checksum of all.
 
 Equal means what `pyarrow` groups as equal: all bits of all cells. Other columns or encodings need another
-`layout.RANGES_VERSION`.
+`layout.RANGES_FORMAT`.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ ROWS, SNAPSHOT, AS_OF_MS, GENERATION = "rows", "snapshot", "as-of-ms", "generati
 INTENT = "intent"
 PUBLICATION, ROLLBACK, HANDOVER = "publication", "rollback", "handover"
 PUBLISHED, REMAINING = "published", "remaining"
-RANGES_VERSION = 1
+RANGES_FORMAT = 1
 """Version of the files of snapshots and of the positions in their names; all others are written again."""
 _CLOSED = "closed-t"
 _MS_PER_DAY = 86_400_000
@@ -103,7 +103,7 @@ class RangeName:
     def of(cls, path: str) -> RangeName | None:
         """Reads what `range_name` has written; None: it is another file, or one of another version."""
         found = _RANGE.match(path)
-        if found is None or int(found["version"]) != RANGES_VERSION:
+        if found is None or int(found["version"]) != RANGES_FORMAT:
             return None
         return cls(path, bytes.fromhex(found["start"]), int(found["rows"], 16))
 
@@ -159,7 +159,7 @@ def part_name(kind: str, batch_id: int, task: int, tag: str) -> str:
 
 def range_name(start: bytes, rows: int, batch_id: int, tag: str) -> str:
     """A new file of a snapshot; see `RangeName`."""
-    return part_name(f"snapshot-v{RANGES_VERSION}-{start.hex()}-{rows:08x}", batch_id, 0, tag)
+    return part_name(f"snapshot-v{RANGES_FORMAT}-{start.hex()}-{rows:08x}", batch_id, 0, tag)
 
 
 def is_range(path: str) -> bool:
