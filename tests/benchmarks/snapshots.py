@@ -346,8 +346,8 @@ def cell(keys: int, pattern: str, way: str, changes: int, taken: Sequence[tuple[
 def lag_s(costs: Sequence[Cell], rate: float) -> float:
     """How old a snapshot gets: the pause and the refresh after it, at so many changes a second.
 
-    The cost of a refresh (CPU seconds) is interpolated between the measured numbers of changes. Above these, it is taken to
-    grow no more, as most files are written then.
+    The cost of a refresh (CPU seconds) is interpolated between the measured numbers of changes. Above these, it is
+    taken to grow no more, as most files are written then.
     """
     points = [(0.0, 0.0), *((float(each.changes), each.cpu_seconds) for each in costs)]
 
