@@ -98,6 +98,10 @@ bench-start: .venv/.complete ## Start, tiny batch, idle minute and all streams a
 bench-recovery: .venv/.complete ## Downtime of a stream when something is killed, against Kafka Streams
 	$(BIN)/python -m tests.benchmarks.recovery
 
+.PHONY: bench-snapshots
+bench-snapshots: .venv/.complete ## Cost of a KTable's snapshot against a MERGE and a rewrite: [SIZES=10000,1000000,10000000], some minutes
+	$(BIN)/python -m tests.benchmarks.snapshots $(if $(SIZES),--sizes $(SIZES))
+
 .PHONY: lint
 lint: .venv/.complete ## Style, types and who may import whom
 	$(BIN)/ruff check

@@ -3,8 +3,8 @@
 Every batch of every task leaves a small file. Files of one partition are grouped by size; when a group is full, its
 files become one file of the next group. Rows keep the order of their files, and files the order of their batches.
 
-This module ignores three kinds of files. Pages are few and are replaced anyway. A rollback takes the files of
-publications away. Files of other writers do not say which batches their rows belong to.
+This module ignores four kinds of files. Pages and the ranges of snapshots are replaced anyway. A rollback takes the
+files of publications away. Files of other writers do not say which batches their rows belong to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class SmallFiles:
         """Adds a file of the table."""
         tier = sum(size_bytes >= limit for limit in _TIERS_BYTES)
         ours = layout.batch_of(path) is not None
-        if ours and tier < len(_TIERS_BYTES) and not layout.is_page(path) and not layout.is_retained(path):
+        is_replaced = layout.is_page(path) or layout.is_range(path)
+        if ours and tier < len(_TIERS_BYTES) and not is_replaced and not layout.is_retained(path):
             place = path.rpartition("/")[0], tier
             self._places[path] = place
             group = self._groups[place]

@@ -9,11 +9,13 @@
 <table>/merged-b<batch>-t0000-<query>-<nonce>.parquet        small files merged by the driver
 <table>/published-b<batch>-t<task>-<query>-<nonce>.parquet   rows of a replay; also below window_date=<date>/
 <table>/remaining-b<batch>-t<task>-<query>-<nonce>.parquet   rows that a publication has left of a file
+<table>/snapshot-v1-<start>-<rows>-b<batch>-t0000-<query>-<nonce>.parquet   a range of the keys of a snapshot
 <table>/window_date=<date>/final-b<batch>-...parquet         closed windows
 <table>/window_date=<date>/open-t<task>-<start>-<hash>-<close>-<rows>-b<batch>-<query>-<nonce>.parquet   a page
 ```
 
-Numbers of pages are hexadecimal of fixed width, so that the order of names is the order of pages.
+Numbers of pages are hexadecimal of fixed width, so that the order of names is the order of pages. The start of a range
+is a position (`key_positions`), in hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ ROWS, SNAPSHOT, AS_OF_MS, GENERATION = "rows", "snapshot", "as-of-ms", "generati
 INTENT = "intent"
 PUBLICATION, ROLLBACK, HANDOVER = "publication", "rollback", "handover"
 PUBLISHED, REMAINING = "published", "remaining"
+RANGES_FORMAT = 1
+"""Version of the files of snapshots and of the positions in their names; all others are written again."""
 _CLOSED = "closed-t"
 _MS_PER_DAY = 86_400_000
 _FILE = re.compile(
@@ -51,6 +55,7 @@ _PAGE = re.compile(
         (?P<closes_ms> [0-9a-f]{16} ) - (?P<rows> [0-9a-f]{8} ) - b""",
     re.VERBOSE,
 )
+_RANGE = re.compile(r"snapshot-v(?P<version>\d+)-(?P<start>(?:[0-9a-f]{2})*)-(?P<rows>[0-9a-f]{8})-b")
 _PAGE_PREFIX = re.compile(r"window_date=.{10}/open-t")
 
 
@@ -84,6 +89,23 @@ class PageName:
     def position(self) -> tuple[int, int]:
         """The lowest window start and key hash that it may hold."""
         return self.start_ms, self.key_hash
+
+
+@dataclass(frozen=True)
+class RangeName:
+    """A file of a snapshot: the keys from the position `start` to that of the next file; the first has all before."""
+
+    path: str
+    start: bytes
+    rows: int
+
+    @classmethod
+    def of(cls, path: str) -> RangeName | None:
+        """Reads what `range_name` has written; None: it is another file, or one of another version."""
+        found = _RANGE.match(path)
+        if found is None or int(found["version"]) != RANGES_FORMAT:
+            return None
+        return cls(path, bytes.fromhex(found["start"]), int(found["rows"], 16))
 
 
 def query_tag(query_id: str) -> str:
@@ -133,6 +155,16 @@ def nonce() -> str:
 def part_name(kind: str, batch_id: int, task: int, tag: str) -> str:
     """A file that is not a page; `kind` is part, merged, final, snapshot, published or remaining."""
     return f"{kind}-b{batch_id:010d}-t{task:04d}-{tag}-{nonce()}.parquet"
+
+
+def range_name(start: bytes, rows: int, batch_id: int, tag: str) -> str:
+    """A new file of a snapshot; see `RangeName`."""
+    return part_name(f"snapshot-v{RANGES_FORMAT}-{start.hex()}-{rows:08x}", batch_id, 0, tag)
+
+
+def is_range(path: str) -> bool:
+    """Whether a path inside a table names a range of a snapshot, of any version."""
+    return _RANGE.match(path) is not None
 
 
 def page_path(

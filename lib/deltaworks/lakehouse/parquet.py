@@ -66,6 +66,11 @@ def read(root: Path, schema: TableSchema, path: str, columns: Sequence[str] | No
         return file.read(columns=columns, use_threads=False).replace_schema_metadata(None)
 
 
+def count(root: Path, schema: TableSchema, path: str) -> int:
+    """The number of rows of a file, according to its footer."""
+    return int(pq.read_metadata(root / schema.name / path).num_rows)
+
+
 def origins(root: Path, schema: TableSchema, path: str) -> list[tuple[int, int]] | None:
     """The batches that wrote a file's rows, according to its footer; None: it does not say."""
     found = (pq.read_metadata(root / schema.name / path).metadata or {}).get(_ORIGINS)

@@ -1,7 +1,7 @@
 """When the snapshots of a pipeline are refreshed: together, so that all of them show the same batch.
 
-While changelogs grow, rounds follow each other with a pause that is proportional to their cost: small snapshots are
-seconds old, and the largest take no more than a twentieth of a core.
+While changelogs grow, rounds follow each other with a pause that is proportional to what the next one costs: few
+changes are shown after seconds, and many take no more than a twentieth of a core.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from deltaworks.lakehouse.snapshots import Snapshot, SnapshotRefresh
 REST_S = 10.0
 """The shortest pause between two rounds."""
 REST = 20.0
-"""The pause is at least this many times as long as the last round took."""
+"""The pause is at least this many times as long as the next round is expected to take."""
 _ATTEMPTS = 3
 """Attempts at a round that must not wait: another writer may rewrite the files that it replaces."""
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class SnapshotRounds(Generic[T]):
         self._begun: T | None = None
         self.shown: T | None = None
         """What all snapshots stand for; None: unknown, as not all of them were refreshed together."""
-        self._rests_until = ticks_s() + (REST_S if any(each.as_of_batch >= 0 for each in snapshots) else 0.0)
+        self._ended_s = ticks_s() - (0.0 if any(each.as_of_batch >= 0 for each in snapshots) else REST_S)
 
     def forget(self) -> None:
         """Notes that a table was changed by something else than a batch: what rounds stand for is unknown."""
@@ -55,7 +55,7 @@ class SnapshotRounds(Generic[T]):
         refreshed = self._finish(wait=force)
         for _ in range(_ATTEMPTS if force else 1):
             stale = [each for each in self._snapshots if each.stale]
-            if self._running or not stale or not (force or eager or ticks_s() >= self._rests_until):
+            if self._running or not stale or not (force or eager or self._is_rested(stale)):
                 break
             self._running, self._begun = stale, self._moment()
             for each in stale:
@@ -71,5 +71,9 @@ class SnapshotRounds(Generic[T]):
         running, self._running = self._running, []
         refreshed = [done for each in running if (done := each.finish()) is not None]
         self.shown = self._begun if len(refreshed) == len(running) else None
-        self._rests_until = ticks_s() + max(REST_S, REST * sum(done.seconds for done in refreshed))
+        self._ended_s = ticks_s()
         return refreshed
+
+    def _is_rested(self, stale: Sequence[Snapshot]) -> bool:
+        rested_s = ticks_s() - self._ended_s
+        return rested_s >= REST_S and rested_s >= REST * sum(each.expected_s for each in stale)

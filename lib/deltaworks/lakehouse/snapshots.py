@@ -1,7 +1,8 @@
 """The snapshot of a KTable: the last row per key of its changelog, as of a batch.
 
-A snapshot names the batch and the time up to which it is right. A crash cannot separate them from the rows, because
-both are in one commit. `snapshot_rounds` decides when it is refreshed.
+A refresh rewrites the files in which a key has changed (`snapshot_files`). A snapshot names the batch and the time up
+to which it is right. A crash cannot separate them from the rows, because both are in one commit. `snapshot_rounds`
+decides when it is refreshed.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from deltaworks.faults import reach
 from deltaworks.lakehouse import layout, parquet
 from deltaworks.lakehouse.log import Commit, DeltaLog, FileEntry, OvertakenError
 from deltaworks.lakehouse.schema import TableSchema
+from deltaworks.lakehouse.snapshot_files import RangeChanges, RangeWriter, latest
 from deltaworks.lakehouse.writes import NewFile
-
-FILE_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class SnapshotRefresh:
     as_of_ms: int
     """When it was made."""
     rows: int
+    """Of the snapshot."""
     seconds: float
     """Time to compute and write the rows."""
 
@@ -53,8 +54,7 @@ class _Job:
 @dataclass(frozen=True)
 class _Written:
     job: _Job
-    rows: int
-    files: list[NewFile]
+    changes: RangeChanges
     seconds: float
 
 
@@ -90,6 +90,8 @@ class Snapshot:
         """Counts how often the history was changed."""
         self._begun = 0
         """The epoch in which the rows that are being written were read."""
+        self._last: _Written | None = None
+        """The last refresh of this object."""
 
     @property
     def table(self) -> str:
@@ -112,7 +114,7 @@ class Snapshot:
         self._epoch += 1
 
     def write(self, held: pa.Table, news: pa.Table, as_of_batch: int, target: int) -> list[NewFile]:
-        """Writes a snapshot without a commit.
+        """Writes all files of a snapshot, without a commit.
 
         Args:
             held: rows of the previous snapshot.
@@ -120,13 +122,9 @@ class Snapshot:
             as_of_batch: `held` is right as of this batch; -1: it is empty.
             target: the batch that the new snapshot shows.
         """
-        rows = self._latest(held, news, as_of_batch, target)
-        files = []
-        for begin in range(0, rows.num_rows, FILE_ROWS):
-            name = layout.part_name("snapshot", target, 0, self._tag)
-            files.append(parquet.write(self._root, self._schema, name, rows.slice(begin, FILE_ROWS)))
-        parquet.sync(self._root, self._schema.name, files)
-        return files
+        written = self._ranges(target).write(held, self._changes(news, as_of_batch, target))
+        parquet.sync(self._root, self._schema.name, written.added)
+        return written.added
 
     def transactions(self, as_of_batch: int, as_of_ms: int) -> dict[str, int]:
         """The transactions that record the batch and the time of a snapshot's rows."""
@@ -137,6 +135,17 @@ class Snapshot:
         """Whether the changelog has changes that the snapshot does not show."""
         target = self._changelog.transaction_version(self._changelog_app_id)
         return target is not None and self.as_of_batch < target
+
+    @property
+    def expected_s(self) -> float:
+        """At most how long a refresh that begins now takes, by the last one; 0: there was none."""
+        if self._last is None:
+            return 0.0
+        entries = self._changelog.files
+        changes = sum(entries[path].rows for path in news(entries, self.as_of_batch))
+        written = len(self._last.changes.added)
+        files = min(changes, len(self._log.files))
+        return self._last.seconds * (files / written if files < written else 1.0)
 
     def begin(self) -> None:
         """Begins to write the rows as of the last batch, in the background."""
@@ -157,10 +166,12 @@ class Snapshot:
     def _write(self, job: _Job) -> _Written:
         """Runs in the background: the files that it reads stay, even if others replace them meanwhile."""
         begun = ticks_s()
-        held = parquet.read_all(self._root, self._schema, job.held)
         news = parquet.read_all(self._root, self._changelog_schema, job.news)
-        files = self.write(held, news, job.as_of_batch, job.target)
-        return _Written(job, sum(file.rows for file in files), files, ticks_s() - begun)
+        changes = self._changes(news, job.as_of_batch, job.target)
+        written = self._ranges(job.target).apply(job.held, changes)
+        parquet.sync(self._root, self._schema.name, written.added)
+        reach(f"snapshot.written:{self._schema.name}")
+        return _Written(job, written, ticks_s() - begun)
 
     def finish(self) -> SnapshotRefresh | None:
         """Commits what `begin` has begun; None: it is obsolete, since what it replaces or reads was replaced."""
@@ -169,18 +180,17 @@ class Snapshot:
         if self._begun != self._epoch:
             self._drop(writing)
             return None
-        written = writing.result()
+        self._last = written = writing.result()
         job = written.job
         reach(f"snapshot.before_commit:{self._schema.name}")
         commit = Commit(
-            added=written.files,
-            removed=job.held,
+            added=written.changes.added,
+            removed=written.changes.removed,
             transactions=self.transactions(job.target, job.as_of_ms),
-            operation="WRITE",
-            parameters={"mode": "Overwrite"},
+            operation="MERGE",
             metadata={"asOfBatch": job.target, "asOfMs": job.as_of_ms},
         )
-        if not all(path in self._log.files for path in job.held):
+        if not all(path in self._log.files for path in written.changes.removed):
             self._drop(writing)
             return None
         try:
@@ -189,27 +199,22 @@ class Snapshot:
             self._drop(writing)
             return None
         reach(f"snapshot.after_commit:{self._schema.name}")
-        return SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.rows, written.seconds)
+        return SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.changes.rows, written.seconds)
 
     def _drop(self, writing: Future[_Written]) -> None:
         """Drops rows whose sources were replaced by a publication or another writer; the next refresh is right."""
         if writing.exception() is None:
-            for file in writing.result().files:
+            for file in writing.result().changes.added:
                 (self._log.path / file.path).unlink(missing_ok=True)
 
-    def _latest(self, held: pa.Table, news: pa.Table, as_of_batch: int, target: int) -> pa.Table:
-        """The last row per key; rows of one key are in the order of batches, then of the file."""
-        held = held.append_column("op", pa.repeat(pa.scalar("upsert"), held.num_rows))
+    def _changes(self, news: pa.Table, as_of_batch: int, target: int) -> pa.Table:
+        """The last row per key of the batches after one, up to another one."""
         batch_ids = news.column("batch_id")
         wanted = pc.and_(pc.greater(batch_ids, as_of_batch), pc.less_equal(batch_ids, target))
-        news = news.filter(wanted).select(held.column_names).sort_by([("batch_id", "ascending")])
-        rows = pa.concat_tables([held, news])
-        keys = [str(index) for index in range(len(self._schema.key_names))]
-        numbered = rows.select(self._schema.key_names).rename_columns(keys)
-        numbered = numbered.append_column("number", pa.array(range(rows.num_rows), pa.int64()))
-        last = numbered.group_by(keys).aggregate([("number", "max")])
-        rows = rows.take(last.column("number_max").sort())
-        return rows.filter(pc.not_equal(rows.column("op"), "delete")).drop_columns(["op"])
+        return latest(news.filter(wanted), self._schema)
+
+    def _ranges(self, target: int) -> RangeWriter:
+        return RangeWriter(self._root, self._schema, tag=self._tag, batch_id=target)
 
 
 def news(changelog: Mapping[str, FileEntry], as_of_batch: int) -> list[str]:

@@ -18,7 +18,7 @@ class Fake:
     def __init__(self, name: str) -> None:
         self.name, self.as_of_batch = name, -1
         self.stale = self.ready = self.is_replaced = False
-        self.begun = 0
+        self.begun, self.expected_s = 0, 0.0
 
     def begin(self) -> None:
         self.begun += 1
@@ -27,7 +27,7 @@ class Fake:
     def finish(self) -> SnapshotRefresh | None:
         if self.is_replaced:
             return None
-        self.stale = False
+        self.stale, self.expected_s = False, 1.5
         return SnapshotRefresh(self.name, 1, 1, 1, seconds=1.5)
 
 
@@ -69,10 +69,23 @@ def test_all_begin_together_and_end_together(rounds: Rounds) -> None:
     assert (rounds.small.begun, rounds.large.begun) == (1, 1)
 
 
-def test_the_pause_follows_what_all_of_them_took(rounds: Rounds) -> None:
+def test_the_pause_follows_what_all_that_have_changed_will_take(rounds: Rounds) -> None:
     rounds.of.refresh(force=True)
     rounds.change()
     rounds.now_s += 2 * 1.5 * REST - 0.1
+    rounds.refreshed()
+    assert rounds.small.begun == 1
+
+    rounds.now_s += 0.1
+    rounds.refreshed()
+    assert rounds.small.begun == 2
+
+
+def test_few_changes_do_not_wait_for_what_many_have_cost(rounds: Rounds) -> None:
+    rounds.of.refresh(force=True)
+    rounds.small.stale, rounds.large.expected_s = True, 100.0
+    rounds.small.expected_s = 0.1
+    rounds.now_s += REST_S - 0.1
     rounds.refreshed()
     assert rounds.small.begun == 1
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from deltaworks.kernel.records import Coordinates
-from deltaworks.lakehouse import snapshot_rounds, snapshots
+from deltaworks.lakehouse import snapshot_files, snapshot_rounds, snapshots
 from deltaworks.lakehouse.catalog import table
 from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.lakehouse.snapshot_files import RangeWriter
 from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.lake import opened, query
@@ -151,13 +152,13 @@ def test_a_snapshot_follows_the_first_batch_and_then_rests(tmp_path: Path, clock
 
 def test_one_that_is_dear_rests_longer(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     users = Users(tmp_path)
-    write = snapshots.Snapshot.write
+    apply = RangeWriter.apply
 
     def slow(*arguments: Any) -> Any:
         clock.now_s += 3.0
-        return write(*arguments)
+        return apply(*arguments)
 
-    monkeypatch.setattr(snapshots.Snapshot, "write", slow)
+    monkeypatch.setattr(RangeWriter, "apply", slow)
     users.batch((0, "a", "1"))
     assert renewed(users)
     users.batch((0, "a", "2"))
@@ -165,6 +166,27 @@ def test_one_that_is_dear_rests_longer(tmp_path: Path, clock: Clock, monkeypatch
     assert not renewed(users)
     clock.now_s += 0.1
     assert renewed(users)
+
+
+def test_a_few_changes_after_many_are_expected_to_be_cheap(tmp_path: Path, clock: Clock, monkeypatch: Any) -> None:
+    monkeypatch.setattr(snapshot_files, "RANGE_ROWS", 8)
+    users = Users(tmp_path)
+    apply = RangeWriter.apply
+
+    def slow(*arguments: Any) -> Any:
+        clock.now_s += 30.0
+        return apply(*arguments)
+
+    monkeypatch.setattr(RangeWriter, "apply", slow)
+    users.batch(*((0, f"k{number:03}", "1") for number in range(60)))
+    assert renewed(users)
+    users.batch((0, "k001", "2"))
+
+    assert users.committer.snapshot("users").expected_s == pytest.approx(
+        30.0 / len(users.committer.tables["users"].log.files)
+    )
+    users.batch(*((0, f"k{number:03}", "3") for number in range(60)))
+    assert users.committer.snapshot("users").expected_s == 30.0
 
 
 def test_a_restart_does_not_rewrite_what_was_written_before_it(tmp_path: Path, clock: Clock) -> None:
@@ -217,7 +239,7 @@ def test_batches_that_come_while_a_snapshot_is_made_belong_to_the_next_one(tmp_p
 
     written = snapshots_of._write(job)
 
-    assert (written.job.target, written.rows) == (0, 1)
+    assert (written.job.target, written.changes.rows) == (0, 1)
     users.committer.refresh_snapshots(force=True)
     assert users.snapshot() == {"a": "2", "b": "1"}
 

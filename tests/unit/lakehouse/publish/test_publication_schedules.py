@@ -12,7 +12,7 @@ import pytest
 
 from deltaworks import faults
 from deltaworks.errors import TableError
-from deltaworks.lakehouse import checkpoints, compaction
+from deltaworks.lakehouse import checkpoints, compaction, snapshot_files
 from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.publish.publication import PublicationRequest
 from tests.unit.lakehouse.publication_lake import (
@@ -160,6 +160,7 @@ class Schedule:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_tables_hold_what_the_model_says(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "_FAN_IN", (4, 4, 4))
+    monkeypatch.setattr(snapshot_files, "RANGE_ROWS", 4)
     schedule = Schedule(tmp_path, seed)
     schedule.live.run(7)
     for _ in range(STEPS):
