@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from deltaworks.explain.candidates import Candidates, accumulates
 from deltaworks.explain.masking import Mask, key_of_home
 from deltaworks.explain.question import FoundRow, Question
 from deltaworks.explain.reading import Reading, begins_at, plan_reading
-from deltaworks.explain.reduction import Attempts, Reduced, case_record, reduced
+from deltaworks.explain.reduction import Attempts, Reduced, Way, case_record, reduced
 from deltaworks.explain.tracing import InputRecord, Trace, Write, depends_on_clock, trace
 from deltaworks.files import LocalFiles
 from deltaworks.lakehouse.archive_reader import ArchiveReader
@@ -163,8 +163,8 @@ def explain(
         raise _nothing_wrote(row, reading, pipeline)
     report("looking for the records that give the row")
     candidates = Candidates(traced, row.core(writes), row.closing(traced, writes[-1]))
-    clocks: tuple[Clock, ...] = ("still", "after", "before") if depends_on_clock(plan, pipeline) else ("still",)
-    attempts = Attempts(pipeline, plan, traced.records, _with_clock(row.case, candidates), clocks)
+    empty = _with_clock(row.case, candidates, replay.partitions)
+    attempts = Attempts(pipeline, plan, traced.records, empty, _ways(plan, pipeline))
     small = reduced(candidates, attempts)
     notes = [*reading.notes, *replay.notes[1 if replay.needs_all else 0 :], *row.notes(writes[-1])]
     inputs = tuple(_input(traced.records[number], number, candidates) for number in small.records)
@@ -285,10 +285,23 @@ class _Row:
         writes = traced.writes
         if self.found.schema.role in (Role.WINDOWED, Role.SNAPSHOT):
             return writes if writes and writes[-1].row[1] is not None else []
-        last = next((number for number in reversed(range(len(writes))) if self._is_it(writes[number])), None)
-        if last is None:
+        if (last := self._last(writes, traced)) is None:
             return []
         return writes[: last + 1] if self.found.schema.role is Role.CHANGELOG else [writes[last]]
+
+    def _last(self, writes: Sequence[Write], traced: Trace) -> int | None:
+        """The write of this row of an append-only table or a changelog.
+
+        With a record cache, a stream writes the last of several updates, perhaps with the time of another one. So the
+        one that is most alike is taken.
+        """
+        batch = self.found.row.get("batch_id")
+        there = [
+            number
+            for number, write in enumerate(writes)
+            if (batch is None or traced.steps[write.step].batch == batch) and self._has_values(write)
+        ]
+        return max(there, key=lambda number: (self._likeness(writes[number]), number), default=None)
 
     def core(self, writes: Sequence[Write]) -> tuple[int, ...]:
         """The steps that wrote what the row has."""
@@ -324,27 +337,34 @@ class _Row:
         columns = self.found.schema.key
         return all(column.array([key])[0].as_py() == self.found.row[column.name] for column in columns)
 
-    def _is_it(self, write: Write) -> bool:
-        """Whether a write is this row of an append-only table or a changelog."""
-        row, (_, value, timestamp_ms, source) = self.found.row, write.row
-        if min(timestamp_ms, LAST_MS) != _ms(row["timestamp"]):
-            return False
-        if questions.comes_from_a_topic(self.plan, row):
-            place = (row["source_topic"], row["source_partition"], row["source_offset"])
-            if (source.topic, source.partition, source.offset) != place:
-                return False
-        if value is None:
-            return row.get("op") == "delete"
+    def _likeness(self, write: Write) -> int:
+        """How much a write is this row, beside its values: its time, then its record."""
+        row, (_, _, timestamp_ms, source) = self.found.row, write.row
+        place = (row["source_topic"], row["source_partition"], row["source_offset"])
+        same_time = min(timestamp_ms, LAST_MS) == _ms(row["timestamp"])
+        return 2 * same_time + ((source.topic, source.partition, source.offset) == place)
+
+    def _has_values(self, write: Write) -> bool:
+        if write.row[1] is None:
+            return bool(self.found.row.get("op") == "delete")
+        row = self.found.row
         return self.values(write) == {column.name: plain_cell(row[column.name]) for column in self.found.schema.value}
 
 
-def _with_clock(case: RecordedCase, candidates: Candidates) -> RecordedCase:
+def _ways(plan: Plan, pipeline: Pipeline) -> tuple[Way, ...]:
+    """How cases are run: in the test driver if that gives the row, else as the stream ran them."""
+    clocks: tuple[Clock, ...] = ("still", "after", "before") if depends_on_clock(plan, pipeline) else ("still",)
+    return (*(("driver", clock) for clock in clocks), ("recorded", "before"))
+
+
+def _with_clock(case: RecordedCase, candidates: Candidates, partitions: Mapping[str, int]) -> RecordedCase:
     """The case whose clock begins when the task of the row began, and ends when the row was as it is."""
     steps = candidates.trace.steps
     ends = [*candidates.writes, *([] if candidates.closing is None else [candidates.closing])]
     task = steps[candidates.writes[-1]].task
     since_ms = next(step.wall_ms for step in steps if step.task == task)
-    return msgspec.structs.replace(case, since_ms=since_ms, until_ms=max(steps[number].wall_ms for number in ends))
+    until_ms = max(steps[number].wall_ms for number in ends)
+    return msgspec.structs.replace(case, since_ms=since_ms, until_ms=until_ms, partitions=dict(partitions))
 
 
 def _replay_plan(

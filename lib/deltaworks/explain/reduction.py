@@ -1,6 +1,7 @@
-"""Finds few records that make a row again, by trying: the test driver runs each set and compares the row.
+"""Finds few records that make a row again, by trying: each set is run and the row compared.
 
-First the sets of `candidates`, from small to large, until one reproduces the row. Then records beside the core are left
+First the sets of `candidates`, from small to large, until one reproduces the row: in the test driver, or else in the
+micro-batches of the stream. Then records beside the core are left
 out, as long as the row stays the same (delta debugging). Both end at a limit of records that are run.
 """
 
@@ -16,11 +17,15 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import StreamsError
 from deltaworks.explain.candidates import Candidates
 from deltaworks.explain.tracing import InputRecord
-from deltaworks.testing.cases import CaseRecord, Clock, RecordedCase, written
+from deltaworks.testing.cases import CaseRecord, Clock, Host, RecordedCase, written
 from deltaworks.topology.plan import Plan
 
 RUN_RECORDS = 500_000
 """Records that all attempts together may run."""
+
+
+Way = tuple[Host, Clock]
+"""How a case is run."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Attempts:
         plan: of the pipeline.
         records: of the trace.
         empty: the case without records.
-        clocks: what the clock may do, in the order in which it is tried.
+        ways: in the order in which they are tried.
         budget: records that may be run.
     """
 
@@ -59,7 +64,7 @@ class Attempts:
     plan: Plan
     records: Sequence[InputRecord]
     empty: RecordedCase
-    clocks: tuple[Clock, ...]
+    ways: tuple[Way, ...]
     budget: int = RUN_RECORDS
     _spent: int = field(default=0, init=False)
 
@@ -67,12 +72,13 @@ class Attempts:
     def is_exhausted(self) -> bool:
         return self._spent >= self.budget
 
-    def case(self, chosen: Sequence[int], clock: Clock) -> RecordedCase:
+    def case(self, chosen: Sequence[int], way: Way) -> RecordedCase:
         """The case of some records."""
         return msgspec.structs.replace(
             self.empty,
             records=tuple(case_record(self.records[number]) for number in chosen),
-            clock=clock,
+            host=way[0],
+            clock=way[1],
         )
 
     def run(self, case: RecordedCase) -> dict[str, Any] | None:
@@ -91,11 +97,13 @@ def reduced(candidates: Candidates, attempts: Attempts) -> Reduced:
     for level in candidates.levels():
         chosen = level.records
         for order in orders if len(chosen) > 1 else orders[:1]:
-            for clock in attempts.clocks:
+            for way in attempts.ways:
+                if way[0] == "recorded" and order is not orders[0]:
+                    continue  # it has an order of its own
                 if best is not None and attempts.is_exhausted:
                     return best
                 numbers = tuple(sorted(chosen, key=order.__getitem__))
-                case = attempts.case(numbers, clock)
+                case = attempts.case(numbers, way)
                 best = Reduced(numbers, case, attempts.run(case), chosen == candidates.needed, level.what)
                 if best.reproduced:
                     return best if best.is_minimal else _smaller(best, candidates, attempts)
@@ -110,13 +118,13 @@ def _smaller(best: Reduced, candidates: Candidates, attempts: Attempts) -> Reduc
     def reproduces(kept: Sequence[int]) -> bool:
         chosen = {*kept, *candidates.needed}
         numbers = [number for number in best.records if number in chosen]
-        case = attempts.case(numbers, best.case.clock)
+        case = attempts.case(numbers, (best.case.host, best.case.clock))
         return attempts.run(case) == case.row
 
     kept, is_minimal = _least(rest, reproduces, lambda: attempts.is_exhausted)
     chosen = {*kept, *candidates.needed}
     numbers = tuple(number for number in best.records if number in chosen)
-    case = attempts.case(numbers, best.case.clock)
+    case = attempts.case(numbers, (best.case.host, best.case.clock))
     return Reduced(numbers, case, best.found, is_minimal, best.level)
 
 
@@ -148,6 +156,7 @@ def case_record(record: InputRecord) -> CaseRecord:
         partition=record.partition,
         offset=record.offset,
         timestamp_ms=record.timestamp_ms,
+        batch=record.batch,
         wall_clock_ms=record.wall_ms,
         key=written(record.key),
         value=written(record.value),

@@ -405,9 +405,8 @@ class _TracedTask:
         sent: list[tuple[int, tuple[str, int], RecordBatch]] = []
         for each in self._in_order(parts):
             record, sender = came_from(each.topic, each.partition, each.offsets[0])
-            sent += self._step(record, sender, lambda each=each: self._made.process([each], wall_ms))
-        act = self._made.punctuate if parts else self._made.tick
-        sent += self._step(-1, -1, lambda: act(wall_ms))
+            sent += self._step(record, sender, partial(self._made.process, [each], wall_ms))
+        sent += self._step(-1, -1, partial(self._made.punctuate if parts else self._made.tick, wall_ms))
         return sent
 
     def _step(

@@ -22,9 +22,11 @@ from deltaworks import formats
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError
 from deltaworks.extras import missing
+from deltaworks.kernel.records import RecordBatch
 from deltaworks.testing.clocks import instant_at
 from deltaworks.testing.driver import TopologyTestDriver
-from deltaworks.testing.memory_tables import KeyedTable
+from deltaworks.testing.memory_tables import KeyedTable, WindowTable
+from deltaworks.testing.recorded import MicroBatch, Recording, run_recorded
 from deltaworks.topology.nodes.sinks import DeltaSink
 from deltaworks.topology.plan import Plan
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 Bytes = str | dict[str, str] | None
 """Bytes in JSON: their text, or `{"base64": ...}` if they are none."""
+Host = Literal["driver", "recorded"]
 Clock = Literal["still", "before", "after"]
 """The wall clock stands still, or reaches the time of a micro-batch before its records, or after them: a stream
 processes records at that time, and runs what is due at that time after them."""
@@ -48,8 +51,10 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     partition: int
     offset: int
     timestamp_ms: int
+    batch: int
+    """The micro-batch that processed it."""
     wall_clock_ms: int
-    """The time of the micro-batch that processed it."""
+    """The time of that micro-batch."""
     key: Bytes
     value: Bytes
     headers: tuple[tuple[str, Bytes], ...] = ()
@@ -71,6 +76,11 @@ class RecordedCase(msgspec.Struct, frozen=True, kw_only=True):
     """The columns that say which row it is."""
     row: dict[str, Any]
     """Column -> cell, in the form of `plain_cell`."""
+    host: Host = "driver"
+    """What runs the records. The test driver commits after each record. Where a result depends on the record cache, on
+    partitions or on micro-batches, `recorded` runs them in the micro-batches and on the tasks of the stream."""
+    partitions: dict[str, int] = {}
+    """Partitions of the source topics, for `recorded`."""
     clock: Clock = "still"
     """What the wall clock of the driver does."""
     since_ms: int = 0
@@ -101,7 +111,7 @@ class RecordedCase(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
     def found(self, pipeline: Pipeline, plan: Plan | None = None) -> dict[str, Any] | None:
-        """The row that the test driver makes of the records; None: it makes none.
+        """The row that the host makes of the records; None: it makes none.
 
         Args:
             pipeline: with the code to test; its hooks are not called.
@@ -112,9 +122,47 @@ class RecordedCase(msgspec.Struct, frozen=True, kw_only=True):
             KeyError: the pipeline does not read one of the topics, or writes no such table.
         """
         plan = pipeline.plan() if plan is None else plan
+        if self.host == "recorded":
+            return self._recorded(pipeline, plan)
         with self._driver(pipeline, plan) as driver:
             places = self._pipe(driver)
-            return self._row(driver, table_of(plan, self.table), places)
+            table = table_of(plan, self.table)
+            return self._row(driver.table(table.sink.table), table, places)
+
+    def _recorded(self, pipeline: Pipeline, plan: Plan) -> dict[str, Any] | None:
+        """The micro-batches of the stream, with these records only."""
+        ticks = any(stage.ticks(idle_timeout=pipeline.idle_timeout is not None) for stage in plan.stages)
+        in_order = groupby(sorted(self.records, key=lambda each: each.batch), key=lambda each: each.batch)
+        groups = [list(records) for _, records in in_order]
+        batches = [MicroBatch(each[0].wall_clock_ms, _by_partition(each), tick=ticks) for each in groups]
+        if ticks and batches and batches[-1].wall_clock_ms < self.until_ms:
+            batches.append(MicroBatch(self.until_ms, (), tick=True))
+        table = table_of(plan, self.table)
+        recording = run_recorded(
+            plan,
+            self.partitions,
+            [MicroBatch(self.since_ms, (), tick=ticks), *batches],
+            errors=pipeline.errors,
+            idle_timeout=pipeline.idle_timeout,
+        )
+        content = recording.tables.by_name[table.sink.table]
+        if isinstance(content, WindowTable):
+            content.final_before_ms = self._final_before_ms(recording, table)
+        return self._row(content, table, {})
+
+    def _final_before_ms(self, recording: Recording, table: CaseTable) -> int:
+        """Windows are final by task: that of the row decides."""
+        found = 0
+        for output in recording.tasks.values():
+            rows = output.rows.get(table.sink.table, [])
+            cells = table.schema.key
+            if any(
+                all(plain_cell(cell.array([row.key])[0].as_py()) == self.identity[cell.name] for cell in cells)
+                for row in rows
+                if row.kind == "window"
+            ):
+                found = max((row.end_ms for row in rows if row.kind == "close"), default=found)
+        return found
 
     def _driver(self, pipeline: Pipeline, plan: Plan) -> TopologyTestDriver:
         """Records are in the order of processing, so none waits for another (`max_task_idle`)."""
@@ -149,10 +197,7 @@ class RecordedCase(msgspec.Struct, frozen=True, kw_only=True):
         move_to(self.until_ms)
         return places
 
-    def _row(
-        self, driver: TopologyTestDriver, table: CaseTable, places: Mapping[str, Sequence[CaseRecord]]
-    ) -> dict[str, Any] | None:
-        content = driver.table(table.sink.table)
+    def _row(self, content: Any, table: CaseTable, places: Mapping[str, Sequence[CaseRecord]]) -> dict[str, Any] | None:
         rows = content.changes_to_dicts() if table.is_changelog and isinstance(content, KeyedTable) else None
         rows = content.to_dicts() if rows is None else rows
         mine = [plain_row(_placed(row, places), self.row) for row in rows if self._may_be(row)]
@@ -241,6 +286,25 @@ def raw(text: Bytes) -> bytes | None:
     if text is None or isinstance(text, str):
         return None if text is None else text.encode()
     return base64.b64decode(text["base64"])
+
+
+def _by_partition(records: Sequence[CaseRecord]) -> tuple[RecordBatch, ...]:
+    """The records of a micro-batch, per topic-partition in offset order."""
+    parts: dict[tuple[str, int], list[CaseRecord]] = defaultdict(list)
+    for each in sorted(records, key=lambda each: (each.topic, each.partition, each.offset)):
+        parts[each.topic, each.partition].append(each)
+    return tuple(
+        RecordBatch(
+            topic,
+            partition,
+            [each.offset for each in mine],
+            [each.timestamp_ms for each in mine],
+            [raw(each.key) for each in mine],
+            [raw(each.value) for each in mine],
+            [tuple((name, raw(value)) for name, value in each.headers) for each in mine],
+        )
+        for (topic, partition), mine in parts.items()
+    )
 
 
 def _placed(row: Mapping[str, Any], places: Mapping[str, Sequence[CaseRecord]]) -> Mapping[str, Any]:
