@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,7 +60,7 @@ def explain(
     settings, steps = Settings.from_environment(), Steps(silent=as_json)
     asked = _question(table, key or [], window, source)
     pipeline = jobs.load(settings, question.pipeline_of(settings.tables, table))
-    with steps.step(f"explain a row of {table}") as report:
+    with steps.step(f"explain a row of {table}") as report, _without_logs():
         explained = explaining.explain(
             settings,
             pipeline,
@@ -79,6 +82,16 @@ def explain(
             out.print(f"wrote {file}")
     if not explained.reproduced:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """What functions of the pipeline log, they have logged when the stream ran."""
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _question(table: str, key: list[str], window: str | None, source: str | None) -> Question:

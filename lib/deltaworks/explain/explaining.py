@@ -415,23 +415,21 @@ def _nothing_wrote(row: _Row, reading: Reading, pipeline: Pipeline) -> TableErro
 def _masked(explained: Explanation, small: Reduced, mask: Mask, attempts: Attempts) -> Explanation:
     """The explanation with replacements for what is secret."""
     inputs = tuple(Input(mask.record(each.record), each.role) for each in explained.inputs)
-    case = msgspec.structs.replace(
-        small.case,
-        records=tuple(case_record(each.record) for each in inputs),
-        identity=mask.row(small.case.identity),
-        row=mask.row(small.case.row),
-    )
-    found = attempts.run(case)
-    differing = tuple(name for name, cell in case.row.items() if (found or {}).get(name) != cell)
-    if not explained.reproduced:
-        differing = ()
-    hidden = {name: (_HIDDEN if found is None else found[name]) for name in differing}
-    if found is None:  # nothing shows which columns have something secret
-        hidden = {name: _HIDDEN for name in case.row if name not in case.identity}
-    row = case.row | hidden
+    case = msgspec.structs.replace(small.case, records=tuple(case_record(each.record) for each in inputs))
+    found = None
+    for identity in (mask.row(case.identity), case.identity):
+        if found is None:
+            case = msgspec.structs.replace(case, identity=identity)
+            found = attempts.run(case)
+    differing = tuple(_told_by_secrets(explained.found, found, mask))
+    if explained.found is None and found is None:
+        differing = tuple(name for name in case.row if name not in case.identity)
+    row = {name: _HIDDEN if name in differing else mask.cell(cell) for name, cell in small.case.row.items()}
+    if explained.reproduced and found is not None:
+        row = found
     changes = tuple(
         Change(each.batch, each.at, each.code, {
-            name: _HIDDEN if name in hidden else mask.cell(cell) for name, cell in each.values.items()
+            name: _HIDDEN if name in differing else mask.cell(cell) for name, cell in each.values.items()
         })
         for each in explained.changes
     )  # fmt: skip
@@ -443,15 +441,22 @@ def _masked(explained: Explanation, small: Reduced, mask: Mask, attempts: Attemp
         inputs=inputs,
         case=msgspec.structs.replace(case, row=row),
         reproduced=explained.reproduced,
-        found=found if explained.reproduced else None if explained.found is None else mask.row(explained.found),
+        found=found,
         is_minimal=explained.is_minimal,
         masked=True,
-        masking_changes=differing,
+        masking_changes=differing if explained.reproduced else (),
         changes_in_all=explained.changes_in_all,
         first_batch=explained.first_batch,
         records_read=explained.records_read,
         notes=explained.notes,
     )
+
+
+def _told_by_secrets(found: Mapping[str, Any] | None, masked: Mapping[str, Any] | None, mask: Mask) -> list[str]:
+    """The columns that the replacements change; a cell that they leave as it is has nothing of a secret."""
+    if found is None or masked is None:
+        return list(found or masked or ())
+    return [name for name, cell in found.items() if masked[name] not in (cell, mask.cell(cell))]
 
 
 def _ms(time: datetime) -> int:

@@ -36,8 +36,6 @@ from deltaworks.topology.plan import Plan
 from deltaworks.topology.secrets import ITEMS, Path, secret_paths, type_at, written_path
 
 _PREFIX = "masked-"
-_LETTERS = 4
-"""Texts of fewer letters are not looked for in results: they would be found everywhere."""
 _BYTES = 32
 
 
@@ -212,8 +210,7 @@ class Mask:
                 raise TypeError(f"no replacement for {type(value).__name__}")
 
     def _note(self, text: str, replacement: str) -> str:
-        if len(text) >= _LETTERS:
-            self.replaced[text] = replacement
+        self.replaced[text] = replacement
         return replacement
 
     def _note_bytes(self, data: bytes, replacement: bytes) -> bytes:
