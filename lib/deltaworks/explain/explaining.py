@@ -342,7 +342,7 @@ class _Row:
         row, (_, _, timestamp_ms, source) = self.found.row, write.row
         place = (row["source_topic"], row["source_partition"], row["source_offset"])
         same_time = min(timestamp_ms, LAST_MS) == _ms(row["timestamp"])
-        return 2 * same_time + ((source.topic, source.partition, source.offset) == place)
+        return 2 * int(same_time) + int((source.topic, source.partition, source.offset) == place)
 
     def _has_values(self, write: Write) -> bool:
         if write.row[1] is None:
