@@ -401,7 +401,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "code", "text"),
         [
-            (("nothing", "--key", "a"), 1, "nothing"),
+            (("nothing", "--key", "a"), 65, "nothing"),
             (("wordcount_counts", "--key", "a", "--source", "x"), 78, "'x' names no record"),
             (("wordcount_counts", "--key", "a", "--window", "x"), 78, "'x' is no time"),
         ],
