@@ -11,6 +11,7 @@ EXTRAS = {
     "batch": "batch",
     "cli": "cli",
     "control": "control",
+    "explain": "spark",
     "kafka": "kafka",
     "catalogue": "delta",
     "lakehouse": "delta",

@@ -74,6 +74,7 @@ from deltaworks.topology.processors import (
     ValueTransformer,
 )
 from deltaworks.topology.routing import RecordContext, StreamPartitioner, TopicNameExtractor
+from deltaworks.topology.secrets import Secret
 from deltaworks.topology.sinks import Sink, SinkBatch, SinkRecord, SinkTask, SinkWriter
 from deltaworks.topology.state_stores import (
     KeyValueStore,
@@ -160,6 +161,7 @@ __all__ = [
     "RecordContext",
     "RecordMetadata",
     "Response",
+    "Secret",
     "Serde",
     "SerializationError",
     "SessionStore",

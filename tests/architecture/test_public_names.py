@@ -59,6 +59,7 @@ PUBLIC = [
     "RecordContext",
     "RecordMetadata",
     "Response",
+    "Secret",
     "Serde",
     "SerializationError",
     "SessionStore",

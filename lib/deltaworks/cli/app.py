@@ -12,6 +12,7 @@ from deltaworks.cli import (
     demo,
     dev,
     doctor,
+    explain,
     pipelines,
     projects,
     quality,
@@ -63,7 +64,8 @@ def options(
     """Options of all commands; read by `main`."""
 
 
-for group in (projects, stack, settings, doctor, pipelines, dev, recovery, tables, replay, quality, batch, demo):
+_GROUPS = (projects, stack, settings, doctor, pipelines, dev, recovery, tables, explain, replay, quality, batch, demo)
+for group in _GROUPS:
     group.add_to(app)
 
 

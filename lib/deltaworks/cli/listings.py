@@ -13,12 +13,16 @@ import msgspec
 from deltaworks.cli.console import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from deltaworks.batch.running import DayResult
     from deltaworks.catalogue.entries import Entry as Listed
     from deltaworks.catalogue.verdicts import Checked
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
     from deltaworks.control.set_aside import Entry
     from deltaworks.doctor import Finding
+    from deltaworks.explain.explaining import Explanation, Input
     from deltaworks.lakehouse.catalog import TableInfo
     from deltaworks.lakehouse.publish.ownership import Handover
     from deltaworks.lakehouse.publish.publication import Publication
@@ -455,7 +459,92 @@ class Doctor(_Document, frozen=True, kw_only=True):
     checks: list[FindingListed]
 
 
-DOCUMENTS = (Tables, TableShown, Pins, Status, Quality, Batch, Replays, SetAside, Config, Doctor)
+class ChangedIn(_Document, frozen=True, kw_only=True):
+    """A batch that changed a row."""
+
+    batch: int
+    at: datetime
+    """Time of the batch."""
+    code: str | None
+    """Digest of the code that ran it; null: it is no longer known."""
+    values: dict[str, Any]
+    """The columns of the value after it; empty if the row was deleted."""
+
+
+class InputListed(_Document, frozen=True, kw_only=True):
+    """A record that a row comes from. Key and value are text, or `{"base64": ...}`."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: datetime | None
+    """null: no calendar has it."""
+    timestamp_ms: int
+    batch: int
+    """The batch that processed it."""
+    key: Any
+    value: Any
+    role: str
+    """`wrote`: the row was written when it was processed; `closed`: it closed the window; `needed`: without it, the row
+    is another."""
+
+    @classmethod
+    def of(cls, each: Input) -> InputListed:
+        from deltaworks.testing.cases import written
+
+        record = each.record
+        return cls._from(
+            record, timestamp=_instant_or_none(record.timestamp_ms), key=written(record.key),
+            value=written(record.value), role=each.role,
+        )  # fmt: skip
+
+
+class Explained(_Document, frozen=True, kw_only=True):
+    """`deltaworks explain TABLE --json`"""
+
+    pipeline: str
+    table: str
+    row: dict[str, Any]
+    changes: list[ChangedIn]
+    """Newest first."""
+    changes_in_all: int
+    inputs: list[InputListed]
+    """In the order of processing."""
+    reproduced: bool
+    """Whether these records, run alone in the test driver, give the row."""
+    found: dict[str, Any] | None
+    """The row that they give; null: none."""
+    is_minimal: bool
+    """Whether each record is needed."""
+    masked: bool
+    masking_changes: list[str]
+    """Columns that differ because secret fields were replaced."""
+    first_batch: int
+    records_read: int
+    notes: list[str]
+    files: list[str]
+    """The files of the test."""
+
+    @classmethod
+    def of(cls, explained: Explanation, files: Sequence[Path]) -> Explained:
+        return cls._from(
+            explained,
+            changes=[ChangedIn._from(each) for each in explained.changes],
+            inputs=[InputListed.of(each) for each in explained.inputs],
+            masking_changes=list(explained.masking_changes),
+            notes=list(explained.notes),
+            files=[str(file) for file in files],
+        )
+
+
+DOCUMENTS = (Tables, TableShown, Pins, Explained, Status, Quality, Batch, Replays, SetAside, Config, Doctor)
+
+
+def _instant_or_none(time_ms: int) -> datetime | None:
+    try:
+        return instant(time_ms)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def instant(time_ms: int) -> datetime:

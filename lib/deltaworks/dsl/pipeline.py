@@ -24,6 +24,7 @@ from deltaworks.topology.error_handlers import ErrorPolicy, Handling
 from deltaworks.topology.nodes import AnyNode, Source
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.records import Coordinates
+from deltaworks.topology.secrets import has_path
 from deltaworks.topology.timestamps import Timestamps, problem_of
 
 
@@ -42,6 +43,9 @@ class Topic:
     exists is never changed: a start names what differs."""
     timestamps: Timestamps | None = None
     """How far ahead of the clock its records may be, and what happens to others; None: any, as in Kafka Streams."""
+    secret: tuple[str, ...] = ()
+    """What `deltaworks explain` hides in its records: `key`, `value` or a field, such as `value.card.number`. Where the
+    type is your own, mark the field there: `Annotated[str, Secret()]`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,6 +288,22 @@ class Pipeline:
                     hint="a global table takes any timestamp; leave it out for topics that are only written",
                 )
 
+    def _check_secrets(self, plan: Plan) -> Iterator[Problem]:
+        """A name that is misspelled would hide nothing."""
+        stages = (*plan.stages, *plan.global_stages)
+        for topic in self.topics:
+            sources = [
+                each for stage in stages for each in stage.sources if not each.exchange and each.reads(topic.name)
+            ]
+            for name in topic.secret:
+                part, *path = name.split(".")
+                types = [getattr(each, part).type for each in sources] if part in ("key", "value") else []
+                if not any(has_path(kind, tuple(path)) for kind in types):
+                    yield Problem(
+                        f"topic '{topic.name}' has secret={name!r}, but no record read from it has such a part.",
+                        hint="secret=('key', 'value.name') names the key and a field of the value",
+                    )
+
     def _mistyped(self) -> Iterator[Problem]:
         topology: Any = self.topology
         topics: tuple[Any, ...] = self.topics
@@ -327,6 +347,7 @@ class Pipeline:
                 hint="name another topic for the dead letters",
             )
         yield from self._check_timestamps(plan)
+        yield from self._check_secrets(plan)
         for topic in self.topics:
             if topic.partitions < 1 or (topic.replication is not None and topic.replication < 1):
                 yield Problem(
