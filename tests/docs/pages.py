@@ -21,7 +21,7 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -139,7 +139,7 @@ def _project(code: str) -> Iterator[None]:
             write_deltalake(log.path, _tables()[schema.name], mode="append")
             versions[schema.name] = DeltaTable(log.path).version()
         cut = Cut(pipeline=orders.name, query="docs", batch_id=7, at_ms=wall_ms(), tables=versions)
-        CutWriter(root, orders.name, timedelta(hours=1)).write(cut)
+        CutWriter(root, orders.name).write(cut)
         yield
 
 
