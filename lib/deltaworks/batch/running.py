@@ -22,6 +22,7 @@ from deltaworks import clock
 from deltaworks.batch import delta_tables, jobs
 from deltaworks.batch.definition import KIND, definition
 from deltaworks.batch.job import BatchJob
+from deltaworks.catalogue.table import refresh_on_the_way
 from deltaworks.dsl import failures
 from deltaworks.errors import ConfigurationError, TableError, TerminalError
 from deltaworks.files import alone
@@ -104,6 +105,7 @@ def run(
                 if result.version is None:
                     break
         _clear(folder)
+    refresh_on_the_way(settings)
     return found
 
 
