@@ -128,6 +128,11 @@ def paths(parts: Iterable[Path]) -> set[str]:
     return {unquote(path) for actions in found for path in (actions.field("path").to_pylist() if len(actions) else ())}
 
 
+def has_removed(parts: Iterable[Path]) -> bool:
+    """Whether a checkpoint names files that the table had before its version."""
+    return any(len(_there(pq.ParquetFile(part).read(columns=["remove.path"]), "remove")) for part in parts)
+
+
 def _encoded(state: State) -> bytes:
     meta = {name: value for name, value in state.definition.items() if name in _SCHEMA.field("metaData").type.names}
     form = meta.get("format") or {"provider": "parquet"}

@@ -13,7 +13,7 @@ import logging
 import math
 import os
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -62,6 +62,8 @@ class OldVersions:
         """Those that stay."""
         self._files: frozenset[str] = frozenset()
         """The files of `_versions`."""
+        self._slim: set[int] = set()
+        """Versions whose checkpoint names no removed files."""
         self._times: dict[int, float] = {}
         """When versions with a checkpoint were committed (ms)."""
         self._lost: set[int] = set()
@@ -100,6 +102,9 @@ class OldVersions:
         )
         if first:
             versions.check_checkpoint(there[first])  # everything since is read from it
+        for version in sorted(stay - self._slim):
+            if version < first:
+                self._slim_down(version, there[version])
         old = frozenset(version for version in there if version < first) - stay
         if done is not None:
             self._forget(first, stay, {version: there[version] for version in old & done.dropped})
@@ -135,6 +140,14 @@ class OldVersions:
             return False  # of a table that was made anew since
         checkpoints.write(self._table, log.state())
         return True
+
+    def _slim_down(self, version: int, parts: list[Path]) -> None:
+        """Leaves removed files out of a checkpoint from which no later version is read any more."""
+        if checkpoints.has_removed(parts):
+            log = DeltaLog(self._table)
+            log.load(up_to=version)
+            checkpoints.write(self._table, replace(log.state(), removed=()))
+        self._slim.add(version)
 
     def _forget(self, first: int, stay: Iterable[int], dropped: dict[int, list[Path]]) -> None:
         """Deletes the log of versions that do not stay."""

@@ -115,6 +115,11 @@ def test_hours_and_days_stay_and_nothing_else_piles_up(tmp_path: Path, time: Clo
         extra.append(len(unneeded & _unneeded(shop)))
 
     times, now = [cut.at for cut in shop.known()], time.now
+    for cut in shop.known():
+        if cut.at < now - KEEP.versions - timedelta(hours=2):
+            for name, number in cut.tables.items():
+                file = tmp_path / name / layout.LOG_FOLDER / versions.checkpoint_name(number)
+                assert not any("remove" in action for action in checkpoints.read([file])), "it would grow with commits"
     assert len([at for at in times if at >= now - KEEP.versions]) >= KEEP.versions // timedelta(minutes=41)
     hours = {f"{at:%d %H}" for at in times if now - KEEP.hours <= at < now - KEEP.versions}
     assert 0 <= len(hours) - (KEEP.hours - KEEP.versions) // timedelta(hours=1) <= 1
