@@ -11,7 +11,7 @@ from deltaworks.lakehouse.described import Definition
 from deltaworks.lakehouse.schema import commented
 
 KIND = "batch"
-"""Of the table, see `descriptions.KIND`."""
+"""The kind of these tables, see `descriptions.KIND`."""
 
 
 def definition(job: BatchJob) -> Definition:

@@ -1,4 +1,4 @@
-"""What is known of all tables of a home, for those who look for one.
+"""Describes all tables of a home, for those who look for one.
 
 - `entries`: gathers it from the tables, the pipelines' heartbeats and the history of checks
 - `quality_tables`: the tables with the history of checks

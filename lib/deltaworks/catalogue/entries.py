@@ -1,4 +1,4 @@
-"""What is known of each table: what it is, how fresh it is, which code writes it, and what its last check has found."""
+"""Describes each table: what it is, how fresh it is, which code writes it, and what its last check has found."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from deltaworks.settings import Settings
 
 NAME = "catalog"
 KIND = "catalog"
-"""Of the table, see `descriptions.KIND`."""
+"""The kind of the table, see `descriptions.KIND`."""
 FORMAT = 1
 QUARTER = timedelta(minutes=15)
 """How often those write it who write it on the way, while nothing but times and counts changes."""

@@ -54,10 +54,10 @@ def unpin(name: Name, pipeline: Pipeline) -> None:
 def pins(as_json: AsJson = False) -> None:
     """List the pins."""
     from deltaworks.cli import listings
-    from deltaworks.lakehouse import cuts, retention
+    from deltaworks.lakehouse import retention
 
     root = Settings.from_environment().tables
-    found = [pin for pipeline in cuts.pipelines(root) for pin in retention.pins(root, pipeline)]
+    found = retention.all_pins(root)
     if as_json:
         return print_json(listings.Pins(pins=list(map(listings.PinListed.of, found))))
     print_table(

@@ -10,7 +10,6 @@ stream may forward the last one of a batch.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,10 +20,10 @@ from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.exchanges import ExchangeOutput
 from deltaworks.kernel.records import DeadLetter, Headers, RecordBatch, Rows, SinkRecords
 from deltaworks.kernel.stores.build import Store
-from deltaworks.kernel.stores.state import StoreChanges
+from deltaworks.kernel.stores.memory import MemoryState
+from deltaworks.kernel.stores.state import StateReader, StoreChanges
 from deltaworks.kernel.task import TASK_STORE, Task
 from deltaworks.runtime.task_loop import Inputs, Sent, TaskId, rounds, take_turns
-from deltaworks.topology.nodes.sources import Source
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.stages import Stage
 from deltaworks.topology.timestamps import ConsumedRecord
@@ -175,80 +174,39 @@ class _State:
     """`StateBackend` whose entries remember their writers."""
 
     def __init__(self, notes: _Notes, task: object) -> None:
-        self._notes, self._task = notes, task
-        self._stores: dict[str, _Store] = {}
+        self._notes, self._task, self._below = notes, task, MemoryState()
 
-    def reader(self, store: str) -> _Store:
-        if store not in self._stores:
-            self._stores[store] = _Store(partial(self._notes.read, self._task, store))
-        return self._stores[store]
+    def reader(self, store: str) -> _Reader:
+        return _Reader(self._below.reader(store), partial(self._notes.read, self._task, store))
 
     def apply(self, changes: Mapping[str, StoreChanges]) -> None:
         for name, change in changes.items():
             if name != TASK_STORE:
                 for key, _ in change.entries:
                     self._notes.wrote(self._task, name, key)
-            self.reader(name).apply(change)
+        self._below.apply(changes)
 
 
-class _Store:
-    """`StateReader` in memory; says what was read."""
+class _Reader:
+    """`StateReader` that says what was read."""
 
-    def __init__(self, noted: Callable[[bytes], None]) -> None:
-        self._noted = noted
-        self._entries: dict[bytes, bytes] = {}
-        self._keys: list[bytes] = []
-        self._by_time: list[tuple[int, bytes]] | None = None
-        """Made when it is first asked for."""
+    def __init__(self, below: StateReader, noted: Callable[[bytes], None]) -> None:
+        self._below, self._noted = below, noted
 
     def get(self, key: bytes) -> bytes | None:
         self._noted(key)
-        return self._entries.get(key)
+        return self._below.get(key)
 
     def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        last = len(self._keys) if stop is None else bisect_left(self._keys, stop)
-        for key in self._keys[bisect_left(self._keys, start) : last]:
-            self._noted(key)
-            yield key, self._entries[key]
+        return self._each(self._below.scan(start, stop))
 
     def scan_time(self, start_ms: int, stop_ms: int | None) -> Iterator[tuple[bytes, bytes]]:
-        by_time = self._timed()
-        last = len(by_time) if stop_ms is None else bisect_left(by_time, (stop_ms, b""))
-        for position in range(bisect_left(by_time, (start_ms, b"")), last):
-            key = by_time[position][1]
+        return self._each(self._below.scan_time(start_ms, stop_ms))
+
+    def _each(self, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in entries:
             self._noted(key)
-            yield key, self._entries[key]
-
-    def apply(self, change: StoreChanges) -> None:
-        for key, value in change.entries:
-            if value is None:
-                self._delete(key)
-                continue
-            if key not in self._entries:
-                insort(self._keys, key)
-                if self._by_time is not None:
-                    insort(self._by_time, (_time(key), key))
-            self._entries[key] = value
-        if change.expire_before_ms is not None:
-            by_time = self._timed()
-            for _, key in by_time[: bisect_left(by_time, (change.expire_before_ms, b""))]:
-                self._delete(key)
-
-    def _timed(self) -> list[tuple[int, bytes]]:
-        if self._by_time is None:
-            self._by_time = sorted((_time(key), key) for key in self._keys)
-        return self._by_time
-
-    def _delete(self, key: bytes) -> None:
-        if self._entries.pop(key, None) is None:
-            return
-        del self._keys[bisect_left(self._keys, key)]
-        if self._by_time is not None:
-            del self._by_time[bisect_left(self._by_time, (_time(key), key))]
-
-
-def _time(key: bytes) -> int:
-    return int.from_bytes(key[-8:], "big")
+            yield key, value
 
 
 class _Host:
@@ -265,7 +223,7 @@ class _Host:
     ) -> None:
         plan = pipeline.plan()
         self._plan, self._counts = plan, plan.tasks(partitions)
-        self._readers = {exchange: stage.index for stage in plan.stages for exchange in stage.exchanges_in}
+        self._readers = plan.readers
         self._idle_timeout = pipeline.idle_timeout is not None
         self._found, notes = found, _Notes(found)
         self._senders: dict[tuple[TaskId, str, int, int], int] = {}
@@ -442,7 +400,9 @@ class _TracedTask:
         source = next((node for node in self.stage.sources if node.reads(each.topic)), None)
         if source is None or source.timestamp_extractor is None:
             return time_ms
-        return _extracted(source, each, self._batch.wall_ms, self._made.partition_time_ms(each.topic, each.partition))
+        place = (each.topic, each.partition, each.offsets[0], self._batch.wall_ms)
+        record = ConsumedRecord(each.keys[0], each.values[0], time_ms, each.headers_of_each[0], *place)
+        return source.time_before_its_turn(record, self._made.partition_time_ms(each.topic, each.partition))
 
     def send(
         self,
@@ -507,24 +467,6 @@ def _one(part: RecordBatch, index: int) -> RecordBatch:
         [part.values[index]],
         headers,
     )
-
-
-def _extracted(source: Source, each: RecordBatch, wall_ms: int, partition_ms: int) -> int:
-    """What the source's extractor says; the task asks it again when the record has its turn."""
-    key_bytes, value_bytes, time_ms, headers = (
-        each.keys[0],
-        each.values[0],
-        each.timestamps_ms[0],
-        each.headers_of_each[0],
-    )
-    assert source.timestamp_extractor is not None
-    try:
-        key = None if key_bytes is None else source.key.deserialize(key_bytes)
-        value = None if value_bytes is None else source.value.deserialize(value_bytes)
-        place = (each.topic, each.partition, each.offsets[0])
-        return source.timestamp_extractor(ConsumedRecord(key, value, time_ms, headers, *place, wall_ms), partition_ms)
-    except Exception:  # reported when the task takes the record
-        return time_ms
 
 
 def depends_on_clock(plan: Plan, pipeline: Pipeline) -> bool:

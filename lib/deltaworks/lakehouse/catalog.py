@@ -6,7 +6,7 @@ as long as `retention` says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -208,43 +208,53 @@ def in_utc(time: datetime) -> datetime:
 
 def _earlier(path: Path, at: datetime | int) -> DeltaTable:
     """A table as it was, whatever the others were then; all of its files are still there."""
-    known = list(_times(path))
+    log = path / layout.LOG_FOLDER
+    known = versions.numbers(log)
     if isinstance(at, int):
-        chosen = [version for version, _ in known if version == at]
-        then = f"version {at}"
+        found = at if at in known and _is_whole(log, at) else None
     else:
-        chosen = [version for version, time in known if time is not None and time <= at]
-        then = f"a version at {at.isoformat(' ')}"
-    hint = "its versions are not known"
-    if known:
-        first, since = known[0]
-        hint = f"its versions are from {first} of {since.isoformat(' ', 'seconds') if since else 'an unknown time'} to "
-        hint += f"{known[-1][0]}"
-    if not chosen:
-        raise ConfigurationError(f"Table '{path.name}' has not got {then}.", hint=hint)
+        found = next((each for each in reversed(known) if (time := _committed(log, each)) and time <= at), None)
+    if found is None:
+        then = f"version {at}" if isinstance(at, int) else f"a version at {at.isoformat(' ')}"
+        raise ConfigurationError(f"Table '{path.name}' has not got {then}.", hint=_span(log, known))
     try:
-        table = DeltaTable(path, version=max(chosen))
+        table = DeltaTable(path, version=found)
         gone = cuts.missing(table)
     except DeltaError as error:
         raise ConfigurationError(
-            f"Version {max(chosen)} of table '{path.name}' cannot be read any more: {error}.", hint=hint
+            f"Version {found} of table '{path.name}' cannot be read any more: {error}.", hint=_span(log, known)
         ) from None
     if gone:
         kept = table.metadata().configuration.get("delta.deletedFileRetentionDuration", "interval 7 days")
         raise ConfigurationError(
-            f"Version {max(chosen)} of table '{path.name}' cannot be read any more: {len(gone)} of its files are gone.",
+            f"Version {found} of table '{path.name}' cannot be read any more: {len(gone)} of its files are gone.",
             hint=f"choose a later one; the table looks back for {kept.removeprefix('interval ')} at most",
         )
     return table
 
 
-def _times(path: Path) -> Iterator[tuple[int, datetime | None]]:
-    """Versions of a table and their times, as the log says; delta-rs numbers them wrongly if some are gone."""
-    for number in versions.numbers(path / layout.LOG_FOLDER):
-        with suppress(versions.TornError):
-            found = versions.read(path / layout.LOG_FOLDER, number)
-            time_ms = None if found is None else found.info.get("timestamp")
-            yield number, None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
+def _span(log: Path, known: Sequence[int]) -> str:
+    """The versions of a log, for a hint."""
+    if not known:
+        return "its versions are not known"
+    since = _committed(log, known[0])
+    when = since.isoformat(" ", "seconds") if since else "an unknown time"
+    return f"its versions are from {known[0]} of {when} to {known[-1]}"
+
+
+def _is_whole(log: Path, version: int) -> bool:
+    with suppress(versions.TornError):
+        return versions.read(log, version) is not None
+    return False
+
+
+def _committed(log: Path, version: int) -> datetime | None:
+    """When a version was committed, as it says; delta-rs numbers versions wrongly if some before are gone."""
+    with suppress(versions.TornError):
+        found = versions.read(log, version)
+        if found is not None and isinstance(time_ms := found.info.get("timestamp"), int):
+            return datetime.fromtimestamp(time_ms / 1000, UTC)
+    return None
 
 
 def log_of(root: Path, name: str) -> DeltaLog:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -160,7 +160,7 @@ def _encoded(state: State) -> bytes:
 def _added(found: Mapping[str, FileEntry]) -> pa.Array:
     entries = found.values()
     columns = [
-        pa.array([quote(path, safe="/=-_.") for path in found], pa.string()),
+        pa.array([layout.quoted(path) for path in found], pa.string()),
         pa.array([list(entry.partition_of(path).items()) for path, entry in found.items()], _TEXTS),
         pa.array([entry.size_bytes for entry in entries], pa.int64()),
         pa.array([entry.added_ms for entry in entries], pa.int64()),
@@ -172,7 +172,7 @@ def _added(found: Mapping[str, FileEntry]) -> pa.Array:
 
 def _removed(removed: Sequence[tuple[int, str]]) -> pa.Array:
     columns = [
-        pa.array([quote(path, safe="/=-_.") for _, path in removed], pa.string()),
+        pa.array([layout.quoted(path) for _, path in removed], pa.string()),
         pa.array([time_ms for time_ms, _ in removed], pa.int64()),
         pa.repeat(pa.scalar(False), len(removed)),
     ]

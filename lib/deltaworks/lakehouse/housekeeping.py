@@ -108,9 +108,10 @@ class Housekeeping:
             found, self._surveying = self._surveying.result(), None
             if found is not None:
                 self._survey = found
-                in_use = self._log.files.keys() | {path for _, path in self._log.tombstones}
-                self._log.delete(found.unneeded - in_use)
-                self._trash.put(found.strays - in_use, wall_ms())
+                if found.unneeded or found.strays:
+                    in_use = self._log.files.keys() | {path for _, path in self._log.tombstones}
+                    self._log.delete(found.unneeded - in_use)
+                    self._trash.put(found.strays - in_use, wall_ms())
         if self._survey is not None:
             self._log.expire(self._survey.cutoff_ms, self._survey.kept, limit=_EXPIRE_AT_ONCE)
         if self._surveying is None and now_ms >= self._surveys_at_ms:

@@ -25,6 +25,7 @@ import re
 import zlib
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from urllib.parse import quote
 
 from deltaworks.errors import TableError
 
@@ -225,6 +226,11 @@ def day_end_ms(start_ms: int) -> int:
 def is_retained(path: str) -> bool:
     """Whether a publication wrote the file, so that a rollback must find it."""
     return path.rpartition("/")[2].startswith((f"{PUBLISHED}-", f"{REMAINING}-"))
+
+
+def quoted(path: str) -> str:
+    """A path as Delta's log has it: URL-encoded."""
+    return quote(path, safe="/=-_.")
 
 
 def partition_of(path: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
@@ -558,7 +558,7 @@ class DeltaLog:
             lines.append(
                 {
                     "remove": {
-                        "path": quote(path, safe="/=-_."),
+                        "path": layout.quoted(path),
                         "deletionTimestamp": now_ms,
                         "dataChange": commit.data_change,
                         "extendedFileMetadata": True,
@@ -570,7 +570,7 @@ class DeltaLog:
         lines += [
             {
                 "add": {
-                    "path": quote(new.path, safe="/=-_."),
+                    "path": layout.quoted(new.path),
                     "partitionValues": layout.partition_of(new.path),
                     "size": new.size_bytes,
                     "modificationTime": now_ms,

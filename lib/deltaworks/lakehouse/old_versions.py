@@ -90,9 +90,12 @@ class OldVersions:
         wanted = self._kept.versions(self._table.name, now)
         there = dict(versions.starts(self._folder))
         for version, query in sorted(wanted.items()):
-            if version not in there and version not in self._lost and not self._make(version, query):
+            if version in there or version in self._lost:
+                continue
+            if (made := self._make(version, query)) is None:
                 self._lost.add(version)
-        there = dict(versions.starts(self._folder))
+            else:
+                there[version] = [made]
         stay = frozenset(wanted.keys() & there.keys())
         if stay != self._versions:
             self._files = frozenset().union(*(checkpoints.paths(there[version]) for version in stay))
@@ -128,18 +131,17 @@ class OldVersions:
             self._times[version] = told if isinstance(told, int) else written
         return self._times[version]
 
-    def _make(self, version: int, query: str) -> bool:
-        """Writes the checkpoint of a version; whether it could."""
+    def _make(self, version: int, query: str) -> Path | None:
+        """Writes the checkpoint of a version; None: it cannot be read any more."""
         log = DeltaLog(self._table)
         try:
             log.load(up_to=version)
         except TableError as error:
             _log.warning("version %d of table %s does not outlive the rest: %s", version, self._table.name, error)
-            return False
+            return None
         if log.version != version or log.owner != query:
-            return False  # of a table that was made anew since
-        checkpoints.write(self._table, log.state())
-        return True
+            return None  # of a table that was made anew since
+        return checkpoints.write(self._table, log.state())
 
     def _slim_down(self, version: int, parts: list[Path]) -> None:
         """Leaves removed files out of a checkpoint from which no later version is read any more."""

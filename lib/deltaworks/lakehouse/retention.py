@@ -168,13 +168,18 @@ def pins(root: Path, pipeline: str) -> list[Pin]:
     return [pin for pin in found if pin is not None]
 
 
+def all_pins(root: Path) -> list[Pin]:
+    """The pins of all pipelines, by pipeline and name; raises as `pins` does."""
+    return [pin for pipeline in cuts.pipelines(root) for pin in pins(root, pipeline)]
+
+
 def pinned(root: Path, name: str) -> dict[str, Cut]:
     """Pipeline -> its cut that has a pin of this name.
 
     Raises:
         ConfigurationError: no pipeline has one, or the file of a pin cannot be read.
     """
-    every = [pin for pipeline in cuts.pipelines(root) for pin in pins(root, pipeline)]
+    every = all_pins(root)
     found = {pin.cut.pipeline: pin.cut for pin in every if pin.name == name}
     if not found:
         known = ", ".join(sorted({pin.name for pin in every})) or "none"

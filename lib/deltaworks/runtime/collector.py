@@ -61,7 +61,7 @@ class TaskCollector:
         self._dead_letter_topic = pipeline.dead_letters.topic
         self._has_dead_letter_table = pipeline.dead_letters.table is not None
         self._task = task
-        self._readers = {exchange: s.index for s in plan.stages for exchange in s.exchanges_in}
+        self._readers = plan.readers
         self._exchanges = ExchangeOutput(task, -1)
         self.send = self._kafka.send
         self.send_to = self._kafka.send_to

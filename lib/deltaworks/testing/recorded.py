@@ -180,7 +180,7 @@ class _Host:
     ) -> None:
         self._groups = plan.groups
         self._counts = plan.tasks(topic_partitions)
-        self._readers = {exchange: stage.index for stage in plan.stages for exchange in stage.exchanges_in}
+        self._readers = plan.readers
         self._idle_timeout = idle_timeout
         self._tables = TablesInMemory(plan.tables)
         exchange_partitions = plan.exchange_partitions(topic_partitions)

@@ -179,12 +179,17 @@ class Stages:
         return tuple(store for stage in self.stages for store in stage.stores)
 
     @property
+    def readers(self) -> dict[str, int]:
+        """Exchange -> index of the stage that reads it."""
+        return {exchange: stage.index for stage in self.stages for exchange in stage.exchanges_in}
+
+    @property
     def loops(self) -> tuple[str, ...]:
         """The exchanges that lead back to the stage that writes them, or to an earlier one; sorted.
 
         With a foreign-key join, or a stream joined with a table made from itself, records go in a cycle.
         """
-        readers = {exchange: stage.index for stage in self.stages for exchange in stage.exchanges_in}
+        readers = self.readers
         return tuple(
             sorted(
                 exchange
@@ -197,7 +202,7 @@ class Stages:
     @property
     def groups(self) -> tuple[StageGroup, ...]:
         """The stages in the order data flows; the stages of a cycle are one group."""
-        readers = {exchange: stage.index for stage in self.stages for exchange in stage.exchanges_in}
+        readers = self.readers
         onward = {stage.index: {readers[exchange] for exchange in stage.exchanges_out} for stage in self.stages}
         reached = {index: _reached(index, onward) for index in onward}
         groups: dict[int, list[int]] = {}

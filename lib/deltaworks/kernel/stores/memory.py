@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
-from heapq import heapify, heappop, heappush
 
 from deltaworks.kernel.stores.state import StoreChanges
 
@@ -35,7 +34,7 @@ class _MemoryStore:
         self._entries: dict[bytes, bytes] = {}
         self._keys: list[bytes] = []
         self._by_time: list[tuple[int, bytes]] | None = None
-        """A heap, made when entries first expire; it may name removed keys."""
+        """Time and key of each entry, sorted; made when it is first asked for."""
 
     def get(self, key: bytes) -> bytes | None:
         return self._entries.get(key)
@@ -46,9 +45,10 @@ class _MemoryStore:
             yield key, self._entries[key]
 
     def scan_time(self, start_ms: int, stop_ms: int | None) -> Iterator[tuple[bytes, bytes]]:
-        for time_ms, key in sorted((_time(key), key) for key in self._keys):
-            if time_ms >= start_ms and (stop_ms is None or time_ms < stop_ms):
-                yield key, self._entries[key]
+        by_time = self._timed()
+        last = len(by_time) if stop_ms is None else bisect_left(by_time, (stop_ms, b""))
+        for _, key in by_time[bisect_left(by_time, (start_ms, b"")) : last]:
+            yield key, self._entries[key]
 
     def apply(self, change: StoreChanges) -> None:
         for key, value in change.entries:
@@ -60,20 +60,23 @@ class _MemoryStore:
                 self._entries[key] = value
                 insort(self._keys, key)
                 if self._by_time is not None:
-                    heappush(self._by_time, (_time(key), key))
+                    insort(self._by_time, (_time(key), key))
         if change.expire_before_ms is not None:
-            self._expire(change.expire_before_ms)
+            by_time = self._timed()
+            for _, key in by_time[: bisect_left(by_time, (change.expire_before_ms, b""))]:
+                self._delete(key)
 
-    def _expire(self, before_ms: int) -> None:
+    def _timed(self) -> list[tuple[int, bytes]]:
         if self._by_time is None:
-            self._by_time = [(_time(key), key) for key in self._keys]
-            heapify(self._by_time)
-        while self._by_time and self._by_time[0][0] < before_ms:
-            self._delete(heappop(self._by_time)[1])
+            self._by_time = sorted((_time(key), key) for key in self._keys)
+        return self._by_time
 
     def _delete(self, key: bytes) -> None:
-        if self._entries.pop(key, None) is not None:
-            del self._keys[bisect_left(self._keys, key)]
+        if self._entries.pop(key, None) is None:
+            return
+        del self._keys[bisect_left(self._keys, key)]
+        if self._by_time is not None:
+            del self._by_time[bisect_left(self._by_time, (_time(key), key))]
 
 
 def _time(key: bytes) -> int:

@@ -6,9 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from deltaworks.serdes.base import Serde
 from deltaworks.topology.nodes.base import Node, Table
-from deltaworks.topology.timestamps import TimestampExtractor, Timestamps
+from deltaworks.topology.timestamps import ConsumedRecord, TimestampExtractor, Timestamps
 
 OnNull: TypeAlias = Literal["forward", "skip", "skip_empty"]
 """A source hands on a null value as None, drops its record, or drops records with an empty value too."""
@@ -39,6 +41,25 @@ class Source(Node):
     def reads(self, topic: str) -> bool:
         """Whether it reads a topic."""
         return topic in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, topic) is not None)
+
+    def time_before_its_turn(self, record: ConsumedRecord, partition_time_ms: int) -> int:
+        """The time by which a record waits for its turn.
+
+        An error counts for nothing here: the task asks again when it takes the record, and reports it.
+
+        Args:
+            record: with key and value as bytes.
+            partition_time_ms: as for the timestamp extractor.
+        """
+        if self.timestamp_extractor is None:
+            return record.timestamp_ms
+        try:
+            key = None if record.key is None else self.key.deserialize(record.key)
+            value = None if record.value is None else self.value.deserialize(record.value)
+            decoded = msgspec.structs.replace(record, key=key, value=value)
+            return self.timestamp_extractor(decoded, partition_time_ms)
+        except Exception:
+            return record.timestamp_ms
 
 
 @dataclass(frozen=True, kw_only=True)
