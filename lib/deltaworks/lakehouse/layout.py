@@ -239,6 +239,15 @@ def partition_of(path: str) -> dict[str, str]:
     return {name: value for name, _, value in (folder.partition("=") for folder in folders)}
 
 
+def with_rows(path: str, rows: int) -> str:
+    """A path with another number of rows, if its name has one."""
+    for name in (_PAGE, _RANGE):
+        if (found := name.match(path)) is not None:
+            first, last = found.span("rows")
+            return f"{path[:first]}{rows:08x}{path[last:]}"
+    return path
+
+
 def batch_of(path: str) -> tuple[int, str] | None:
     """Batch and query tag in the name of a file of ours; None for any other file."""
     found = _FILE.search(path.rsplit("/", 1)[-1])

@@ -1,0 +1,342 @@
+"""Takes rows out of a table in all of its versions, as if they had never been written.
+
+An ordinary delete leaves the rows in older versions, in files that a publication or the trash keeps, and in the bounds
+that the log has of each file. Here every file with such rows is written again without them, under another name, and a
+new log is made which differs from the old one only in the names, sizes and bounds of these files. The two logs then
+change places in one step, and the old files and the old log are deleted.
+
+Only while nobody else commits to the table. A reader that has opened it before loses its files. Called again after a
+crash, it completes what was begun: the name of a file that is written again follows from that of the old one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltaworks import files
+from deltaworks.faults import reach
+from deltaworks.lakehouse import checkpoints, layout, parquet, row_origins, versions
+from deltaworks.lakehouse.checkpoints import State
+from deltaworks.lakehouse.log import Commit, DeltaLog, FileEntry
+from deltaworks.lakehouse.retained import link
+from deltaworks.lakehouse.schema import TableSchema
+from deltaworks.lakehouse.writes import NewFile
+
+_ASIDE = "_rewritten-"
+_NONCE = re.compile(r"-[0-9a-f]{12}\.parquet$")
+_EXCHANGE = 2
+"""`RENAME_EXCHANGE` of Linux's renameat2."""
+_HERE = -100
+"""`AT_FDCWD`"""
+
+
+@dataclass(frozen=True)
+class Unwanted:
+    """What has to go.
+
+    Args:
+        rows: from rows of a file (its columns) to a mask of the unwanted ones; None: there are none.
+        text: whether a text of the log, such as a bound, tells something unwanted.
+    """
+
+    rows: Callable[[pa.Table], pa.Array | None]
+    text: Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was taken out of a table."""
+
+    rows: int = 0
+    """Of its last version."""
+    older: int = 0
+    """Of files that only older versions, publications or the trash have; a row counts in each of its files."""
+    files: int = 0
+    """Written again, each once."""
+    renamed: Mapping[str, NewFile] = field(default_factory=dict)
+    """Path of an old file -> what has taken its place."""
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file with unwanted rows."""
+
+    path: str
+    """In the table."""
+    places: list[Path]
+    """Where it is: in the table, kept by publications, in the trash."""
+    rows: pa.Table
+    unwanted: pa.Array
+
+    @property
+    def count(self) -> int:
+        """Of the unwanted rows."""
+        return int(pc.sum(self.unwanted).as_py())
+
+
+def find(table: Path, unwanted: Unwanted) -> Taken:
+    """What `take` would take; changes nothing.
+
+    Raises:
+        TableError: the log is damaged.
+    """
+    return _taken(_current(table), {file.path: file.count for file in _files(table, unwanted)}, {})
+
+
+def take(
+    table: Path, schema: TableSchema | None, unwanted: Unwanted, id: str, metadata: Mapping[str, Any] | None = None
+) -> Taken:
+    """Takes the unwanted rows out, durably.
+
+    Args:
+        table: folder of the table.
+        schema: its schema; None: not one of a pipeline, and written in the common way.
+        unwanted: what has to go.
+        id: what the names of new files are made from; the same for each try.
+        metadata: for the table's history.
+
+    Raises:
+        TableError: the log is damaged.
+        OSError: such as a full disk. Readers find the table as before; the next call completes it.
+    """
+    aside = table / f"{_ASIDE}{id}"
+    _settle(table, aside)
+    current, counts = _current(table), dict[str, int]()
+    renamed: dict[str, NewFile] = {}
+    old: list[Path] = []
+    for file in _files(table, unwanted):
+        counts[file.path] = file.count
+        renamed[file.path] = _write(table, schema, file, id)
+        old += file.places
+    reach(f"rewriting.files_written:{table.name}")
+    log = _make_log(table, aside, renamed, unwanted)
+    if log is not None:
+        if schema is not None:
+            _commit(log, renamed, metadata or {})
+        checkpoints.write(aside, log.state())
+        reach(f"rewriting.log_made:{table.name}")
+        _exchange(aside / layout.LOG_FOLDER, table / layout.LOG_FOLDER)
+        reach(f"rewriting.exchanged:{table.name}")
+    old += [place for place in _torn_versions(table) if unwanted.text(place.read_text(errors="replace"))]
+    for place in old:
+        place.unlink()
+    for folder in {place.parent for place in old}:
+        files.sync_folder(folder)
+    shutil.rmtree(aside, ignore_errors=True)
+    files.sync_folder(table)
+    return _taken(current, counts, renamed)
+
+
+def _taken(current: Mapping[str, FileEntry], counts: Mapping[str, int], renamed: Mapping[str, NewFile]) -> Taken:
+    rows = sum(count for path, count in counts.items() if path in current)
+    return Taken(rows, sum(counts.values()) - rows, len(counts), renamed)
+
+
+def _current(table: Path) -> dict[str, FileEntry]:
+    log = DeltaLog(table)
+    log.load()
+    return log.files
+
+
+def _files(table: Path, unwanted: Unwanted) -> Iterator[_File]:
+    for path, places in sorted(_places(table).items()):
+        with pq.ParquetFile(places[0]) as file:
+            rows = file.read(use_threads=False)
+        mask = unwanted.rows(rows)
+        if mask is not None and pc.any(mask).as_py():
+            yield _File(path, places, rows.replace_schema_metadata(None), mask)
+
+
+def _places(table: Path) -> dict[str, list[Path]]:
+    """Path in the table -> all places of that file; the name of a file is never used for another one."""
+    found: dict[str, list[Path]] = {}
+    for folder, inner, names in os.walk(table):
+        inner[:] = sorted(name for name in inner if name not in (layout.LOG_FOLDER, layout.CONTROL_FOLDER))
+        for name in sorted(names):
+            if name.endswith(".parquet") and not name.startswith("."):
+                parts = Path(folder, name).relative_to(table).parts
+                kept = parts[0] in (layout.RETAINED_FOLDER, layout.TRASH_FOLDER)
+                found.setdefault("/".join(parts[2:] if kept else parts), []).append(Path(folder, name))
+    return {path: sorted(places, key=lambda place: (len(place.parts), place)) for path, places in found.items()}
+
+
+def _torn_versions(table: Path) -> Iterator[Path]:
+    """Versions that were not whole, in the trash."""
+    return (table / layout.TRASH_FOLDER).glob(f"*/{layout.LOG_FOLDER}/*")
+
+
+def _write(table: Path, schema: TableSchema | None, file: _File, id: str) -> NewFile:
+    """Writes a file without its unwanted rows, wherever it is."""
+    left = file.rows.filter(pc.invert(file.unwanted))
+    path = _renamed(file.path, left.num_rows, id)
+    targets = [place.with_name(Path(path).name) for place in file.places]
+    for target in targets:
+        target.unlink(missing_ok=True)  # of a try that was cut off
+    relative = targets[0].relative_to(table).as_posix()
+    if schema is not None and left.schema.names == schema.file.names:
+        origins = parquet.origins(table.parent, schema, file.places[0].relative_to(table).as_posix())
+        origins = None if origins is None else list(row_origins.chosen(origins, pc.invert(file.unwanted)))
+        written = parquet.write(table.parent, schema, relative, left, origins)
+    else:  # of columns that the table does not have any more
+        pq.write_table(left, targets[0], compression="zstd")
+        written = NewFile(relative, targets[0].stat().st_size, left.num_rows, json.dumps({"numRecords": left.num_rows}))
+    for target in targets[1:]:
+        link(targets[0], target)
+    files.sync(targets)
+    return msgspec.structs.replace(written, path=path)
+
+
+def _renamed(path: str, rows: int, id: str) -> str:
+    """A name of the same kind and place; the same for each try."""
+    nonce = hashlib.blake2b(f"{id}/{path}".encode(), digest_size=6).hexdigest()
+    path = layout.with_rows(path, rows)
+    if _NONCE.search(path):
+        return _NONCE.sub(f"-{nonce}.parquet", path)
+    return f"{path.removesuffix('.parquet')}-{nonce}.parquet"
+
+
+def _make_log(table: Path, aside: Path, renamed: Mapping[str, NewFile], unwanted: Unwanted) -> DeltaLog | None:
+    """The log with other names; None: it names no such file and tells nothing unwanted."""
+    source, target = table / layout.LOG_FOLDER, aside / layout.LOG_FOLDER
+    files.make_folder(target)
+    changed = False
+    for number in versions.numbers(source):
+        name = versions.file_name(number)
+        data = _commit_without((source / name).read_bytes(), renamed, unwanted)
+        changed |= data is not None
+        _put(source / name, target / name, data)
+    for number, parts in versions.starts(source):
+        log = DeltaLog(table)
+        log.load(up_to=number)
+        state = _state_without(log.state(), renamed, unwanted)
+        if state is None:
+            for part in parts:
+                _put(part, target / part.name, None)
+        else:
+            changed = True
+            made = checkpoints.write(aside, state)
+            os.utime(made, ns=(parts[0].stat().st_atime_ns, parts[0].stat().st_mtime_ns))
+    if not changed:
+        return None
+    (target / versions.LAST_CHECKPOINT).unlink(missing_ok=True)
+    made_log = DeltaLog(aside)
+    made_log.load()
+    return made_log
+
+
+def _put(source: Path, target: Path, data: bytes | None) -> None:
+    """Writes a file of the log with the time of the old one; without data, the old one itself."""
+    if data is None:
+        link(source, target)
+        return
+    files.replace_file(target, data, durable=True)
+    found = source.stat()
+    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def _commit_without(data: bytes, renamed: Mapping[str, NewFile], unwanted: Unwanted) -> bytes | None:
+    """A commit with other names of files; None: it is as it was. The number of its actions stays."""
+    lines, changed = data.splitlines(), False
+    for at, line in enumerate(lines):
+        try:
+            action = msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.DecodeError:
+            continue  # a last version that is not whole does not count
+        for kind in ("add", "remove"):
+            if kind in action and (new := _action_without(action[kind], renamed, unwanted)) is not None:
+                lines[at], changed = msgspec.json.encode({**action, kind: new}), True
+    return b"\n".join(lines) + b"\n" if changed else None
+
+
+def _action_without(
+    action: dict[str, Any], renamed: Mapping[str, NewFile], unwanted: Unwanted
+) -> dict[str, Any] | None:
+    new = renamed.get(unquote(action["path"]))
+    if new is not None:
+        told = {"size": new.size_bytes, "stats": new.statistics}
+        return {**action, "path": layout.quoted(new.path), **{name: told[name] for name in told if name in action}}
+    if unwanted.text(action.get("stats") or ""):
+        return {**action, "stats": _only_count(action["stats"])}
+    return None
+
+
+def _state_without(state: State, renamed: Mapping[str, NewFile], unwanted: Unwanted) -> State | None:
+    """A checkpoint's state with other names of files; None: it is as it was."""
+    found, changed = dict[str, FileEntry](), False
+    for path, entry in state.files.items():
+        if (new := renamed.get(path)) is not None:
+            path, entry = new.path, replace(entry, size_bytes=new.size_bytes, statistics=new.statistics)
+            changed = True
+        elif unwanted.text(entry.statistics or ""):
+            entry, changed = replace(entry, statistics=_only_count(entry.statistics or "{}")), True
+        found[path] = entry
+    removed = [(time_ms, renamed[path].path if path in renamed else path) for time_ms, path in state.removed]
+    changed |= removed != list(state.removed)
+    return replace(state, files=found, removed=removed) if changed else None
+
+
+def _only_count(statistics: str) -> str:
+    """Statistics without bounds, of a file that is not there any more."""
+    return json.dumps({"numRecords": json.loads(statistics).get("numRecords", 0)})
+
+
+def _commit(log: DeltaLog, renamed: Mapping[str, NewFile], metadata: Mapping[str, Any]) -> None:
+    """Tells the history about it; files without rows go. So the driver finds the files that our last commit left."""
+    empty = [new.path for new in renamed.values() if not new.rows and new.path in log.files]
+    log.commit(Commit(removed=empty, data_change=False, operation="ERASE", metadata=metadata))
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Lets two folders of one file system change places, durably; in one step where the system can."""
+    if not _exchanged(one, other):
+        other.rename(_between(one))
+        one.rename(other)
+    files.sync_folder(one.parent)
+    files.sync_folder(other.parent)
+
+
+def _between(log: Path) -> Path:
+    """Where the old log is while the new one takes its place in several steps."""
+    return log.with_name("old-log")
+
+
+def _settle(table: Path, aside: Path) -> None:
+    """Throws away what a call has left that was cut off; the old log comes back if the table has none."""
+    if not (table / layout.LOG_FOLDER).exists() and _between(aside / layout.LOG_FOLDER).exists():
+        _between(aside / layout.LOG_FOLDER).rename(table / layout.LOG_FOLDER)
+        files.sync_folder(table)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    if (renameat2 := _renameat2()) is None:
+        return False
+    if renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in (errno.EINVAL, errno.ENOSYS):  # a file system that cannot
+        return False
+    raise OSError(error, os.strerror(error), str(one), None, str(other))
+
+
+@cache
+def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
+    """Linux's call, where there is one."""
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
