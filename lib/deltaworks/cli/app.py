@@ -12,6 +12,7 @@ from deltaworks.cli import (
     demo,
     dev,
     doctor,
+    erase,
     explain,
     pipelines,
     projects,
@@ -64,7 +65,22 @@ def options(
     """Options of all commands; read by `main`."""
 
 
-_GROUPS = (projects, stack, settings, doctor, pipelines, dev, recovery, tables, explain, replay, quality, batch, demo)
+_GROUPS = (
+    projects,
+    stack,
+    settings,
+    doctor,
+    pipelines,
+    dev,
+    recovery,
+    tables,
+    explain,
+    erase,
+    replay,
+    quality,
+    batch,
+    demo,
+)
 for group in _GROUPS:
     group.add_to(app)
 

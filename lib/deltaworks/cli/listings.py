@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from deltaworks.batch.running import DayResult
     from deltaworks.catalogue.entries import Entry as Listed
     from deltaworks.catalogue.verdicts import Checked
+    from deltaworks.control.erasures import Erasure
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
     from deltaworks.control.set_aside import Entry
     from deltaworks.doctor import Finding
+    from deltaworks.erase.erasing import Found
     from deltaworks.explain.explaining import Explanation, Input
     from deltaworks.lakehouse.catalog import TableInfo
     from deltaworks.lakehouse.publish.ownership import Handover
@@ -146,6 +148,53 @@ class Pins(_Document, frozen=True, kw_only=True):
     """`deltaworks tables pins --json`"""
 
     pins: list[PinListed]
+
+
+class Erasable(_Document, frozen=True, kw_only=True):
+    """`deltaworks erase NAME --dry-run --json`"""
+
+    pipeline: str
+    tables: dict[str, int]
+    """Table -> rows that would go."""
+    columns: dict[str, list[str]]
+    """Table -> the columns that name the person."""
+    older: dict[str, int]
+    """Table -> rows in files that only older versions, publications or the trash have."""
+    texts: int
+    """Lines of logs, and texts in documents."""
+    left: list[str]
+    """Where the data would stay."""
+
+    @classmethod
+    def of(cls, pipeline: str, found: Found) -> Erasable:
+        return cls._from(found, pipeline=pipeline)
+
+
+class ErasureListed(_Document, frozen=True, kw_only=True):
+    """`deltaworks erase NAME --json`"""
+
+    id: str
+    pipeline: str
+    requested_by: str
+    reason: str
+    begun_at: datetime
+    done_at: datetime | None
+    """null: it was not completed."""
+    taken: dict[str, int]
+    """Place -> rows, entries of stores or lines that were deleted there."""
+    left: list[str]
+    """Where the data stayed."""
+
+    @classmethod
+    def of(cls, erasure: Erasure) -> ErasureListed:
+        done_at = None if erasure.done_ms is None else instant(erasure.done_ms)
+        return cls._from(erasure, begun_at=erasure.begun_at, done_at=done_at)
+
+
+class Erasures(_Document, frozen=True, kw_only=True):
+    """`deltaworks erasures --json`"""
+
+    erasures: list[ErasureListed]
 
 
 class TableShown(_Document, frozen=True, kw_only=True):
@@ -537,7 +586,22 @@ class Explained(_Document, frozen=True, kw_only=True):
         )
 
 
-DOCUMENTS = (Tables, TableShown, Pins, Explained, Status, Quality, Batch, Replays, SetAside, Config, Doctor)
+DOCUMENTS = (
+    Tables,
+    TableShown,
+    Pins,
+    Explained,
+    Erasable,
+    ErasureListed,
+    Erasures,
+    Status,
+    Quality,
+    Batch,
+    Replays,
+    SetAside,
+    Config,
+    Doctor,
+)
 
 
 def _instant_or_none(time_ms: int) -> datetime | None:

@@ -201,6 +201,11 @@ class PipelinePaths:
         """The list of records that were set aside; see `control.set_aside`."""
         return self.root / "set-aside"
 
+    @property
+    def erasures(self) -> Path:
+        """The record of erasures, one file each; see `control.erasures`."""
+        return self.root / "erasures"
+
     def drain(self, generation: int) -> Path:
         """Exists while that generation is asked to finish and stop."""
         return self.root / f"drain-{generation}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib.resources import files
@@ -286,6 +286,14 @@ class Registry:
     def gave_up(self, name: str, generation: int, reason: str) -> None:
         """Records that the stream is not restarted until somebody deploys it."""
         self._change_pipeline(name, generation, gave_up=reason)
+
+    def erase_texts(self, unwanted: Callable[[str], bool], replacement: str) -> None:
+        """Replaces reasons and outcomes that tell something unwanted, such as a person's key."""
+        with self._begin() as connection:
+            for column in (deployments.c.reason, pipelines.c.gave_up, commands.c.outcome):
+                told = connection.execute(sa.select(column).where(column.is_not(None)).distinct()).scalars().all()
+                for text in filter(unwanted, told):
+                    connection.execute(column.table.update().where(column == text).values({column.name: replacement}))
 
     def healthy(self, name: str, generation: int) -> None:
         """Resets the count of restarts, since the stream has run long enough."""

@@ -18,21 +18,10 @@ import pyarrow.compute as pc
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.serdes.base import Serde
 from deltaworks.topology.persons import Person
-from deltaworks.topology.plan import Plan
 
 Serdes = Callable[[str], list[tuple[Serde[Any], Serde[Any]]]]
 """From the topic of a record to the serdes of its key and value, one pair for each source that reads it."""
 _RAW = (Role.ARCHIVE, Role.DEAD_LETTERS)
-
-
-def serdes_of(plan: Plan) -> Serdes:
-    """How a plan reads its topics."""
-    sources = [node for stage in (*plan.stages, *plan.global_stages) for node in stage.sources if not node.exchange]
-
-    def of(topic: str) -> list[tuple[Serde[Any], Serde[Any]]]:
-        return [(node.key, node.value) for node in sources if node.reads(topic)]
-
-    return of
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ that the log has of each file. Here every file with such rows is written again w
 new log is made which differs from the old one only in the names, sizes and bounds of these files. The two logs then
 change places in one step, and the old files and the old log are deleted.
 
-Only while nobody else commits to the table. A reader that has opened it before loses its files. Called again after a
-crash, it completes what was begun: the name of a file that is written again follows from that of the old one.
+Only while its pipeline does not commit to the table. A reader that has opened it before loses its files. Called again
+after a crash, it completes what was begun: the name of a file that is written again follows from that of the old one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -70,8 +70,6 @@ class Taken:
     """Of files that only older versions, publications or the trash have; a row counts in each of its files."""
     files: int = 0
     """Written again, each once."""
-    renamed: Mapping[str, NewFile] = field(default_factory=dict)
-    """Path of an old file -> what has taken its place."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def find(table: Path, unwanted: Unwanted) -> Taken:
     Raises:
         TableError: the log is damaged.
     """
-    return _taken(_current(table), {file.path: file.count for file in _files(table, unwanted)}, {})
+    return _taken(_current(table), {file.path: file.count for file in _files(table, unwanted)})
 
 
 def take(
@@ -133,6 +131,7 @@ def take(
         checkpoints.write(aside, log.state())
         reach(f"rewriting.log_made:{table.name}")
         _exchange(aside / layout.LOG_FOLDER, table / layout.LOG_FOLDER)
+        _bring_later(aside / layout.LOG_FOLDER, table / layout.LOG_FOLDER)
         reach(f"rewriting.exchanged:{table.name}")
     old += [place for place in _torn_versions(table) if unwanted.text(place.read_text(errors="replace"))]
     for place in old:
@@ -141,12 +140,40 @@ def take(
         files.sync_folder(folder)
     shutil.rmtree(aside, ignore_errors=True)
     files.sync_folder(table)
-    return _taken(current, counts, renamed)
+    return _taken(current, counts)
 
 
-def _taken(current: Mapping[str, FileEntry], counts: Mapping[str, int], renamed: Mapping[str, NewFile]) -> Taken:
+class Successors:
+    """Files that `take` has put in the place of others, for documents outside the table that name files.
+
+    Args:
+        table: folder of the table.
+        schema: its schema.
+        unwanted: what had to go.
+        id: as in `take`.
+    """
+
+    def __init__(self, table: Path, schema: TableSchema | None, unwanted: Unwanted, id: str) -> None:
+        self._schema, self._unwanted, self._id = schema, unwanted, id
+        self._places = _places(table) if table.is_dir() else {}
+        self._by_nonce = {found[0]: path for path in self._places if (found := _NONCE.search(path)) is not None}
+
+    def of(self, file: NewFile) -> NewFile:
+        """What a document has to say in place of a file; the file itself if it was not rewritten."""
+        path = self._by_nonce.get(f"-{_nonce(file.path, self._id)}.parquet")
+        if path is not None and file.path not in self._places:
+            place = self._places[path][0]
+            with pq.ParquetFile(place) as opened:
+                rows = opened.read(use_threads=False)
+            return NewFile(path, place.stat().st_size, rows.num_rows, _statistics(rows, self._schema))
+        if self._unwanted.text(file.statistics):  # a file that is not there any more
+            return msgspec.structs.replace(file, statistics=_only_count(file.statistics))
+        return file
+
+
+def _taken(current: Mapping[str, FileEntry], counts: Mapping[str, int]) -> Taken:
     rows = sum(count for path, count in counts.items() if path in current)
-    return Taken(rows, sum(counts.values()) - rows, len(counts), renamed)
+    return Taken(rows, sum(counts.values()) - rows, len(counts))
 
 
 def _current(table: Path) -> dict[str, FileEntry]:
@@ -194,9 +221,9 @@ def _write(table: Path, schema: TableSchema | None, file: _File, id: str) -> New
         origins = parquet.origins(table.parent, schema, file.places[0].relative_to(table).as_posix())
         origins = None if origins is None else list(row_origins.chosen(origins, pc.invert(file.unwanted)))
         written = parquet.write(table.parent, schema, relative, left, origins)
-    else:  # of columns that the table does not have any more
+    else:
         pq.write_table(left, targets[0], compression="zstd")
-        written = NewFile(relative, targets[0].stat().st_size, left.num_rows, json.dumps({"numRecords": left.num_rows}))
+        written = NewFile(relative, targets[0].stat().st_size, left.num_rows, _statistics(left, None))
     for target in targets[1:]:
         link(targets[0], target)
     files.sync(targets)
@@ -205,11 +232,21 @@ def _write(table: Path, schema: TableSchema | None, file: _File, id: str) -> New
 
 def _renamed(path: str, rows: int, id: str) -> str:
     """A name of the same kind and place; the same for each try."""
-    nonce = hashlib.blake2b(f"{id}/{path}".encode(), digest_size=6).hexdigest()
+    nonce = _nonce(path, id)
     path = layout.with_rows(path, rows)
     if _NONCE.search(path):
         return _NONCE.sub(f"-{nonce}.parquet", path)
     return f"{path.removesuffix('.parquet')}-{nonce}.parquet"
+
+
+def _nonce(path: str, id: str) -> str:
+    return hashlib.blake2b(f"{id}/{path}".encode(), digest_size=6).hexdigest()
+
+
+def _statistics(rows: pa.Table, schema: TableSchema | None) -> str:
+    if schema is None or rows.schema.names != schema.file.names:  # of columns that the table does not have any more
+        return json.dumps({"numRecords": rows.num_rows})
+    return parquet.statistics(rows, schema.statistics)
 
 
 def _make_log(table: Path, aside: Path, renamed: Mapping[str, NewFile], unwanted: Unwanted) -> DeltaLog | None:
@@ -310,6 +347,15 @@ def _exchange(one: Path, other: Path) -> None:
         one.rename(other)
     files.sync_folder(one.parent)
     files.sync_folder(other.parent)
+
+
+def _bring_later(old: Path, new: Path) -> None:
+    """Brings versions that came while the new log was made: a table of no pipeline may have several writers."""
+    known = versions.numbers(new)
+    for number in versions.numbers(old):
+        if number > max(known, default=-1):
+            link(old / versions.file_name(number), new / versions.file_name(number))
+            files.sync_folder(new)
 
 
 def _between(log: Path) -> Path:

@@ -14,16 +14,15 @@ stream that refuses to start; resuming the run completes the hand-over.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-from deltaworks.control import actions, code, fence, jobs, topics
+from deltaworks.control import fence, jobs, topics
+from deltaworks.control.between_drivers import between_drivers
 from deltaworks.control.checkpoint import stored_plan
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.control.registry import Registry
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavailableError, DeltaworksError
+from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.faults import reach
 from deltaworks.lakehouse.publish import ownership
 from deltaworks.lakehouse.publish.ownership import Handover, HandoverRequest
@@ -86,7 +85,9 @@ def hand_over(
     def is_untouched() -> bool:
         return not record.exists()
 
-    _between_drivers(settings, pipeline.name, switch, is_untouched, plan.request.requested_by, report)
+    between_drivers(
+        settings, pipeline.name, switch, is_untouched, by=plan.request.requested_by, report=report, new_code=True
+    )
     done = ownership.read(record)
     assert done is not None
     return done
@@ -123,7 +124,7 @@ def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report =
         told = ownership.read(record)
         return told is not None and told.state == "handed over"
 
-    _between_drivers(settings, name, switch, is_untouched, requested_by, report)
+    between_drivers(settings, name, switch, is_untouched, by=requested_by, report=report, new_code=True)
     done = ownership.read(record)
     assert done is not None
     return done
@@ -195,55 +196,6 @@ def _processed(paths: ReplayPaths, plan: ReplayPlan, process: Process) -> Replay
     paths.write_plan(plan)
     process(plan)
     return plan
-
-
-def _between_drivers(
-    settings: Settings,
-    name: str,
-    switch: Callable[[int, Callable[[], None]], None],
-    is_untouched: Callable[[], bool],
-    by: str,
-    report: Report,
-) -> None:
-    """Does something while no driver runs; if one should, it is stopped for it, and another one started after it.
-
-    If this process dies before the switch is decided, whoever restarts the stream uses the code of before: the
-    checkpoint is still that of before.
-
-    Args:
-        switch: gets the generation, and what to call once drivers can only start on the other checkpoint.
-    """
-    registry = Registry.of(settings)
-    record = None
-    with suppress(ControlUnavailableError):  # then the lease says whether one runs
-        record = registry.pipeline(name)
-    if record is None or record.desired == "stopped":
-        switch(fence.read(PipelinePaths.of(settings, name).fence) + 1, lambda: None)
-        return
-    before = registry.deployments(name, limit=1)[0]
-    runs = code.archive(settings) if settings.run_from == "archive" else None
-
-    def launch(generation: int) -> None:
-        switch(generation, lambda: None if runs is None else registry.takes_code(name, generation, runs.digest))
-
-    try:
-        actions.deploy(
-            settings,
-            name,
-            before.options,
-            runs=runs,
-            until_launch=None if runs is None else before,
-            requested_by=by,
-            before_launch=launch,
-            report=report,
-        )
-    except DeltaworksError:
-        if is_untouched():
-            with suppress(DeltaworksError):  # the first error is the one that matters
-                report("the stream goes on as it was")
-                runs = actions.code_of(settings, before)
-                actions.deploy(settings, name, before.options, runs=runs, requested_by=by, report=report)
-        raise
 
 
 def _require_to_fit(own: PipelinePaths, run_id: str, pipeline: Pipeline) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from deltaworks import clock
 from deltaworks.control import batches
+from deltaworks.control.erasures import Forgotten
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.files import replace_file
@@ -20,6 +21,7 @@ from deltaworks.quality.gate import gate
 from deltaworks.quality.verdict import Verdict
 from deltaworks.replay import handover
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
+from deltaworks.runtime.forgetting import Forgetting
 from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.history import History
 from deltaworks.runtime.replay.executors import Executor, InProcess
@@ -87,10 +89,11 @@ def _process_more(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, pl
         host.run(recorded)
 
 
-def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple[History, Iterable[Step]]:
-    """The records, and the steps in which the stream processed them."""
+def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple[Callable[[], Reader], Iterable[Step]]:
+    """The records, without those of persons whose data was erased, and the steps in which the stream processed them."""
     topology = pipeline.plan()
-    record = PipelinePaths.of(settings, pipeline.name).batches
+    paths = PipelinePaths.of(settings, pipeline.name)
+    record = paths.batches
     begin = globals_start(batches.read(record), plan.global_partitions)
     steps = recorded_steps(takewhile(lambda each: each.batch <= plan.last_batch, batches.read(record)), begin)
     if plan.begin is not None:
@@ -103,7 +106,8 @@ def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple
         gone=frozenset(plan.gone),
         topics=plan.topics,
     )
-    return history, steps
+    forgotten = Forgotten.of(paths, topology)
+    return history if forgotten is None else Forgetting(history, forgotten), steps
 
 
 def _host(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import hmac
 import re
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -30,24 +29,25 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     words: int
     """How many words the key has."""
-    salt: bytes
     digest: bytes
     fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Person:
-    """Whose data it is; made by `of` or `known`.
+    """Whose data it is; made by `of`, or by `known` for any of several persons.
 
     Args:
-        words: of the key; None if only its hash is known.
+        words: of the key; None if only hashes are known.
         fields: names of fields whose numbers are compared too.
-        hashed: the hash of the key, if that is all that is known.
+        salt: of the hashes.
+        hashed: number of words -> the hashes of keys with so many.
     """
 
     words: tuple[str, ...] | None
     fields: frozenset[str] = frozenset()
-    hashed: Known | None = None
+    salt: bytes = b""
+    hashed: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, key: str, fields: Iterable[str] = ()) -> Person:
@@ -66,9 +66,14 @@ class Person:
         return cls(words, frozenset(fields))
 
     @classmethod
-    def known(cls, known: Known) -> Person:
-        """The person of an earlier erasure."""
-        return cls(None, frozenset(known.fields), known)
+    def known(cls, salt: bytes, known: Iterable[Known]) -> Person:
+        """Any of the persons of earlier erasures."""
+        hashed: dict[int, frozenset[bytes]] = {}
+        fields: set[str] = set()
+        for each in known:
+            hashed[each.words] = hashed.get(each.words, frozenset()) | {each.digest}
+            fields.update(each.fields)
+        return cls(None, frozenset(fields), salt, hashed)
 
     def hash(self, salt: bytes) -> Known:
         """What the record of an erasure keeps of the person.
@@ -77,9 +82,7 @@ class Person:
             salt: random bytes.
         """
         assert self.words is not None
-        return Known(
-            words=len(self.words), salt=salt, digest=_digest(salt, self.words), fields=tuple(sorted(self.fields))
-        )
+        return Known(words=len(self.words), digest=_digest(salt, self.words), fields=tuple(sorted(self.fields)))
 
     def in_text(self, text: str) -> bool:
         """Whether a text has the key, as whole words."""
@@ -88,10 +91,11 @@ class Person:
                 return False
             count = len(self.words)
             return any(found == self.words for found in _runs(_words(text), count))
-        assert self.hashed is not None
-        salt, digest = self.hashed.salt, self.hashed.digest
+        words = _words(text)
         return any(
-            hmac.compare_digest(_digest(salt, found), digest) for found in _runs(_words(text), self.hashed.words)
+            _digest(self.salt, found) in digests
+            for count, digests in self.hashed.items()
+            for found in _runs(words, count)
         )
 
     def in_bytes(self, data: bytes) -> bool:
@@ -138,14 +142,14 @@ class Person:
             return False
         if serde is not None:
             try:
-                return self.in_value(serde.deserialize(data), is_key=is_key) or self._in_readable(data)
+                return self.in_value(serde.deserialize(data), is_key=is_key) or self._in_document(data)
             except Exception:  # dead letters hold what no serde reads
                 pass
         return self.in_bytes(data)
 
-    def _in_readable(self, data: bytes) -> bool:
+    def _in_document(self, data: bytes) -> bool:
         """Also in fields that the type does not have: a JSON document may hold more than is read of it."""
-        return data[:1] in b"{[" and self.in_bytes(data)
+        return data[:1] in b"{[" and self.in_value(msgspec.json.decode(data))
 
     def _in_fields(self, fields: Iterable[tuple[Any, Any]], is_key: bool) -> bool:
         return any(

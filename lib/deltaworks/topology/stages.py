@@ -211,6 +211,12 @@ class Stages:
             groups.setdefault(min(cycle, default=index), []).append(index)
         return tuple(StageGroup(tuple(group), first in reached[first]) for first, group in groups.items())
 
+    def serdes_of(self, topic: str) -> list[tuple[Serde[Any], Serde[Any]]]:
+        """The serdes of key and value, a pair for each source that reads a topic, global tables included."""
+        stages = (*self.stages, *self.global_stages)
+        sources = (node for stage in stages for node in stage.sources if not node.exchange)
+        return [(node.key, node.value) for node in sources if node.reads(topic)]
+
     @property
     def source_topics(self) -> tuple[str, ...]:
         """The topics it reads, sorted; those that it reads by a pattern are not known here."""

@@ -17,7 +17,7 @@ Whoever calls holds the lease of the pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -262,6 +262,36 @@ def read(record: Path) -> Handover | None:
         damaged="bring the file back from a copy of the folder",
         error=TableError,
     )
+
+
+def unfinished(handovers: Path) -> list[str]:
+    """Runs to which a handover, or the undoing of one, was begun and not completed."""
+    return [told.request.run_id for _, told in _all(handovers) if told.state in ("handing over", "undoing")]
+
+
+def rewrite(handovers: Path, named: Callable[[str, NewFile], NewFile]) -> None:
+    """Lets all records name other files, after files of the tables were rewritten.
+
+    Args:
+        handovers: folder of the records.
+        named: from a table and a file of it to the file that a record has to name.
+    """
+    for record, told in _all(handovers):
+        tables = {
+            table: msgspec.structs.replace(
+                each,
+                removed=tuple(named(table, file) for file in each.removed),
+                added=tuple(named(table, file) for file in each.added),
+            )
+            for table, each in told.tables.items()
+        }
+        if tables != told.tables:
+            _save(record, msgspec.structs.replace(told, tables=tables))
+
+
+def _all(handovers: Path) -> list[tuple[Path, Handover]]:
+    found = ((record, read(record)) for record in sorted(handovers.glob("*.json")))
+    return [(record, told) for record, told in found if told is not None]
 
 
 def _is_there(root: Path, schema: TableSchema) -> bool:

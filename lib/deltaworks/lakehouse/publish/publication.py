@@ -21,7 +21,7 @@ Not here: what is replaced (`replacement`, `scope`), and who says so (`control.p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -487,6 +487,31 @@ def _all(publications: Path) -> Iterator[PublicationRecord]:
     for path in sorted(publications.glob("*.json")):
         if (record := _decoded(path)) is not None:
             yield record
+
+
+def unfinished(publications: Path) -> list[str]:
+    """Runs whose publication or rollback was begun and not completed."""
+    return [record.request.run_id for record in _all(publications) if record.state in ("publishing", "rolling back")]
+
+
+def rewrite(publications: Path, named: Callable[[str, NewFile], NewFile]) -> None:
+    """Lets all records name other files, after files of the tables were rewritten.
+
+    Args:
+        publications: folder of the records.
+        named: from a table and a file of it to the file that a record has to name.
+    """
+    for record in _all(publications):
+        files = {
+            table: msgspec.structs.replace(
+                each,
+                removed=tuple(named(table, file) for file in each.removed),
+                added=tuple(named(table, file) for file in each.added),
+            )
+            for table, each in record.files.items()
+        }
+        if files != record.files:
+            msgspec.structs.replace(record, files=files).save(publications)
 
 
 def _read(publications: Path, run_id: str) -> PublicationRecord | None:

@@ -1,0 +1,261 @@
+"""Deletes a person's data from all that a pipeline has written: state, tables, records of publications, logs.
+
+While no driver runs, in this order: the state, so that no later update brings a value back (`state`); each table, in
+all of its versions (`rows`, `lakehouse.rewriting`); the documents that name files of tables; files of text (`texts`).
+What cannot be deleted here is listed. Each step leaves everything consistent, so a command that was killed can be given
+again, and the stream can run in between.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from deltaworks import clock
+from deltaworks.control import batches, erasures, fence, jobs, set_aside
+from deltaworks.control.between_drivers import between_drivers
+from deltaworks.control.checkpoint import stored_plan
+from deltaworks.control.erasures import Erasure
+from deltaworks.control.lease import Lease
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.registry import Registry
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.erase import places, state, texts
+from deltaworks.erase.rows import RowsOf
+from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavailableError, TransientError
+from deltaworks.faults import reach
+from deltaworks.lakehouse import catalog, rewriting
+from deltaworks.lakehouse.publish import ownership, publication
+from deltaworks.lakehouse.rewriting import Successors, Unwanted
+from deltaworks.lakehouse.schema import TableSchema, plan_schemas
+from deltaworks.lakehouse.writes import NewFile
+from deltaworks.replay import runs
+from deltaworks.settings import Settings
+from deltaworks.spark import handover
+from deltaworks.topology.persons import Person
+
+Report = Callable[[str], None]
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pipeline has of a person, without its state, which can only be read while the stream is stopped."""
+
+    tables: dict[str, int]
+    """Table -> rows that would go."""
+    columns: dict[str, list[str]]
+    """Table -> the columns that name the person."""
+    older: dict[str, int]
+    """Table -> rows in files of older versions, publications and the trash; a row counts in each file."""
+    texts: int
+    """Lines of logs, and texts in documents."""
+    left: list[str]
+    """Where the data would stay."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    name: str
+    schema: TableSchema | None
+    """None: a table of no pipeline, such as that of a batch job."""
+    rows: RowsOf
+
+    @property
+    def unwanted(self) -> Unwanted:
+        return Unwanted(self.rows, self.rows.person.in_text)
+
+
+def find(settings: Settings, name: str, person: Person) -> Found:
+    """Looks for a person's data; changes nothing, and the stream may run.
+
+    Raises:
+        ConfigurationError: there is no such pipeline, or it has not run here.
+    """
+    pipeline, paths = _opened(settings, name)
+    mine, others = _tables(settings, pipeline, person)
+    found = {table.name: rewriting.find(settings.tables / table.name, table.unwanted) for table in mine}
+    return Found(
+        tables={name: each.rows for name, each in found.items() if each.rows},
+        older={name: each.older for name, each in found.items() if each.older},
+        columns={table.name: sorted(+table.rows.columns) for table in mine if table.rows.columns.total()},
+        texts=sum(texts.count(file, person) for file in places.texts_of(settings, paths)),
+        left=[*_of_others(settings, others), *places.topics_of(pipeline)],
+    )
+
+
+def erase(
+    settings: Settings, name: str, person: Person, *, by: str, reason: str = "", report: Report = lambda _: None
+) -> Erasure:
+    """Deletes a person's data; a running stream is stopped for it, and started again.
+
+    Args:
+        settings: where the pipeline runs.
+        name: name of the pipeline.
+        person: whose data.
+        by: who asks for it.
+        reason: why, for the record.
+        report: called with lines of progress.
+
+    Raises:
+        ConfigurationError: there is no such pipeline, or it has not run here.
+        ConflictError: a replay, a publication or a batch is not finished. Nothing has changed.
+        IncompatibleCheckpointError: the code in jobs/ has another topology than the stream. Nothing has changed.
+        TransientError: the disk is full, for instance; the same command completes it.
+    """
+    pipeline, paths = _opened(settings, name)
+    _require_quiet(settings, paths, name)
+    done: list[Erasure] = []
+
+    def act(generation: int, _: Callable[[], None]) -> None:
+        with Lease(paths.lease, name, generation):
+            fence.advance(paths.fence, generation, name)
+            _require_quiet(settings, paths, name)
+            state.require_fitting(pipeline, paths)
+            begun = erasures.begin(paths, person, name, by=by, reason=reason)
+            try:
+                done.append(_Erasing(settings, pipeline, paths, person, begun, report).run())
+            except OSError as error:
+                raise TransientError(
+                    f"The data could not be deleted everywhere: {error}.",
+                    hint="everything is consistent, and some of it is deleted; free the disk, then give the same "
+                    "command again",
+                ) from error
+
+    between_drivers(settings, name, act, lambda: True, by=by, report=report)
+    return done[0]
+
+
+def _opened(settings: Settings, name: str) -> tuple[Pipeline, PipelinePaths]:
+    paths = PipelinePaths.of(settings, name)
+    pipeline = set_aside.applied(paths, jobs.load(settings, name))
+    if stored_plan(paths.current.plan) is None:
+        raise ConfigurationError(
+            f"Pipeline {name!r} has not run here, so it has nobody's data.", hint=f"looked in {paths.root}"
+        )
+    return pipeline, paths
+
+
+def _require_quiet(settings: Settings, paths: PipelinePaths, name: str) -> None:
+    """Raises `ConflictError` if something is not finished that holds rows, or names files."""
+    if open_runs := [plan.run_id for plan in runs.unfinished(settings, name)]:
+        raise ConflictError(
+            f"Replays of {name!r} are not finished and hold the data, too: {', '.join(open_runs)}.",
+            hint=f"deltaworks replay {name} --resume {open_runs[0]}, or deltaworks discard {open_runs[0]}",
+        )
+    if begun := [*publication.unfinished(paths.publications), *ownership.unfinished(paths.handovers)]:
+        raise ConflictError(
+            f"A publication or a hand-over was interrupted: {', '.join(begun)}.",
+            hint="repeat what was asked for; then erase",
+        )
+
+
+@dataclass(frozen=True)
+class _Erasing:
+    """One call of `erase`, while nothing else runs."""
+
+    settings: Settings
+    pipeline: Pipeline
+    paths: PipelinePaths
+    person: Person
+    begun: Erasure
+    report: Report
+
+    def run(self) -> Erasure:
+        taken = dict(self.begun.taken)
+        left: list[str] = []
+        for step in (self._state, self._rows, self._documents, self._texts):
+            for place, count in step():
+                if count:
+                    taken[place] = taken.get(place, 0) + count
+                    erasures.save(self.paths, msgspec.structs.replace(self.begun, taken=taken))
+            reach(f"erase.done:{step.__name__.strip('_')}")
+        self._registry()
+        left += _of_others(self.settings, _tables(self.settings, self.pipeline, self.person)[1])
+        left += places.remaining(self.settings, self.paths, self.person)
+        left += places.topics_of(self.pipeline)
+        done = msgspec.structs.replace(
+            self.begun,
+            taken=taken,
+            left=left,
+            offsets=handover.offsets_after(self.paths, batches.last_number(self.paths.batches)),
+            done_ms=clock.wall_ms(),
+        )
+        erasures.save(self.paths, done)
+        return done
+
+    def _state(self) -> Iterator[tuple[str, int]]:
+        self.report("the state")
+        erased = state.erase(self.settings, self.pipeline, self.paths, self.person, self.begun.id)
+        if not any(place.startswith("store ") for place in self.begun.taken):  # else it counts again what is done
+            yield from ((f"store {name}", count) for name, count in erased.entries.items())
+
+    def _rows(self) -> Iterator[tuple[str, int]]:
+        metadata = {"erasure": self.begun.id, "requestedBy": self.begun.requested_by}
+        for table in _tables(self.settings, self.pipeline, self.person)[0]:
+            self.report(f"the table {table.name}")
+            path = self.settings.tables / table.name
+            taken = rewriting.take(path, table.schema, table.unwanted, self.begun.id, metadata)
+            yield f"table {table.name}", taken.rows
+            yield f"table {table.name}, older files", taken.older
+
+    def _documents(self) -> Iterator[tuple[str, int]]:
+        """Records that name files; and what replays have left that were killed while they cleaned up."""
+        mine = {table.name: table for table in _tables(self.settings, self.pipeline, self.person)[0]}
+        known: dict[str, Successors] = {}
+
+        def named(name: str, file: NewFile) -> NewFile:
+            if name not in known:
+                schema = mine[name].schema if name in mine else None
+                unwanted = Unwanted(lambda rows: None, self.person.in_text)
+                known[name] = Successors(self.settings.tables / name, schema, unwanted, self.begun.id)
+            return known[name].of(file)
+
+        publication.rewrite(self.paths.publications, named)
+        ownership.rewrite(self.paths.handovers, named)
+        for rest in self.paths.replays.glob("*/"):
+            shutil.rmtree(rest)
+        yield from ()
+
+    def _texts(self) -> Iterator[tuple[str, int]]:
+        self.report("logs and documents")
+        for file in places.texts_of(self.settings, self.paths):
+            yield f"file {_shown(self.settings, file)}", texts.erase(file, self.person)
+
+    def _registry(self) -> None:
+        try:
+            Registry.of(self.settings).erase_texts(self.person.in_text, texts.ERASED)
+        except ControlUnavailableError as error:
+            self.report(f"the registry was not searched: {error.message}")
+
+
+def _shown(settings: Settings, file: Path) -> str:
+    return file.relative_to(settings.home).as_posix()
+
+
+def _tables(settings: Settings, pipeline: Pipeline, person: Person) -> tuple[list[_Table], list[_Table]]:
+    """The tables that are the pipeline's or nobody's; and those of other pipelines."""
+    plan = pipeline.plan()
+    schemas = {
+        schema.name: schema
+        for schema in plan_schemas(plan.tables, pipeline.dead_letters.table, pipeline.archives(plan).tables)
+    }
+    mine: list[_Table] = []
+    others: list[_Table] = []
+    for name in catalog.table_names(settings.tables):
+        owner = catalog.log_of(settings.tables, name).pipeline
+        of = mine if owner in (None, pipeline.name) else others
+        of.append(_Table(name, schemas.get(name), RowsOf(person, schemas.get(name), plan.serdes_of)))
+    return mine, others
+
+
+def _of_others(settings: Settings, tables: list[_Table]) -> list[str]:
+    found = []
+    for table in tables:
+        held = rewriting.find(settings.tables / table.name, table.unwanted)
+        if held.files:
+            owner = catalog.log_of(settings.tables, table.name).pipeline
+            found.append(f"table {table.name} of {owner}: {held.rows} rows; deltaworks erase {owner}")
+    return found
