@@ -19,6 +19,7 @@ EXTRAS = {
     "processes": "control",
     "quality": "quality",
     "replay": "spark",
+    "erase": "spark",
     "runtime": "spark",
     "spark": "spark",
     "stack": "stack",

@@ -65,7 +65,7 @@ class _Table:
 
     @property
     def unwanted(self) -> Unwanted:
-        return Unwanted(self.rows, self.rows.person.in_text)
+        return Unwanted(self.rows, self.rows.text)
 
 
 def find(settings: Settings, name: str, person: Person) -> Found:
@@ -208,9 +208,8 @@ class _Erasing:
 
         def named(name: str, file: NewFile) -> NewFile:
             if name not in known:
-                schema = mine[name].schema if name in mine else None
-                unwanted = Unwanted(lambda rows: None, self.person.in_text)
-                known[name] = Successors(self.settings.tables / name, schema, unwanted, self.begun.id)
+                table = mine.get(name) or _Table(name, None, RowsOf(self.person))
+                known[name] = Successors(self.settings.tables / name, table.schema, table.unwanted, self.begun.id)
             return known[name].of(file)
 
         publication.rewrite(self.paths.publications, named)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from deltaworks.control import topics
@@ -14,26 +14,23 @@ from deltaworks.settings import Settings
 from deltaworks.topology.persons import Person
 
 
-def files_of(settings: Settings, paths: PipelinePaths) -> Iterator[Path]:
-    """The files beside the tables that can have data of a pipeline: its folder, logs, and what Airflow writes."""
-    skipped = {settings.kafka, settings.postgres, settings.jars, settings.archives, settings.tables, settings.pipelines}
-    for root in (paths.root, settings.home):
-        for folder, inner, names in os.walk(root):
-            here = Path(folder)
-            inner[:] = sorted(name for name in inner if root == paths.root or here / name not in skipped)
-            yield from (here / name for name in sorted(names) if (here / name).is_file())
-
-
 def texts_of(settings: Settings, paths: PipelinePaths) -> Iterator[Path]:
-    """Those that can be changed: text that is not a source of truth of the stream."""
-    kept = {paths.lease, paths.fence, paths.pointer, paths.erasures / "salt"}
-    return (file for file in files_of(settings, paths) if file not in kept and texts.is_text(file))
+    """Logs, and documents that tell what went wrong. What the stream relies on has offsets and names, nobody's data."""
+    folders = (settings.logs, settings.airflow / "logs", paths.root / "outcomes", paths.commands)
+    return (file for folder in folders for file in _files(folder) if texts.is_text(file))
 
 
 def remaining(settings: Settings, paths: PipelinePaths, person: Person) -> list[str]:
     """Files that still name the person; those of tables were searched when they were rewritten."""
-    found = [file for file in files_of(settings, paths) if texts.names(file, person)]
+    others = {settings.kafka, settings.postgres, settings.jars, settings.archives, settings.tables, settings.pipelines}
+    found = (file for file in (*_files(paths.root), *_files(settings.home, others)) if texts.names(file, person))
     return [f"file {file.relative_to(settings.home)}" for file in found]
+
+
+def _files(root: Path, without: Collection[Path] = ()) -> Iterator[Path]:
+    for folder, inner, names in os.walk(root):
+        inner[:] = sorted(name for name in inner if Path(folder, name) not in without)
+        yield from (file for name in sorted(names) if (file := Path(folder, name)).is_file() and not file.is_symlink())
 
 
 def topics_of(pipeline: Pipeline) -> list[str]:

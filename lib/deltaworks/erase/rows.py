@@ -21,6 +21,8 @@ from deltaworks.topology.persons import Person
 
 Serdes = Callable[[str], list[tuple[Serde[Any], Serde[Any]]]]
 """From the topic of a record to the serdes of its key and value, one pair for each source that reads it."""
+_NAMES = {"source_topic", "topic", "op", "operator", "error_class"}
+"""Columns of ours that hold names which are nobody's."""
 _RAW = (Role.ARCHIVE, Role.DEAD_LETTERS)
 
 
@@ -48,12 +50,18 @@ class RowsOf:
         """
         found: set[int] = set()
         for name in rows.column_names:
+            if self.schema is not None and name in _NAMES:
+                continue
             named = self._named(rows, name)
             self.columns[name] += len(named)
             found |= named
         if not found:
             return None
         return pa.array([at in found for at in range(rows.num_rows)])
+
+    def text(self, text: str) -> bool:
+        """Whether a document in JSON, such as the bounds of a file, names the person."""
+        return self.person.in_text(text) if self._is_plain else self.person.in_value(_decoded(text))
 
     def _named(self, rows: pa.Table, name: str) -> set[int]:
         column, schema = rows.column(name).combine_chunks(), self.schema
@@ -120,6 +128,13 @@ class RowsOf:
         except ValueError:
             return None
         return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _true(mask: pa.Array) -> list[int]:
