@@ -57,6 +57,18 @@ def _sunk_counts(builder: StreamsBuilder) -> None:
     updates.sink(PostgresSink(os.environ[SINK_CONNINFO]), name="database")
 
 
+def _visits(builder: StreamsBuilder) -> None:
+    """A table, a join with it, windows, and counts behind an exchange."""
+    users = builder.table("visitors", key=str, value=str, store="visitors")
+    users.to_delta("visitors")
+    visits = builder.stream("visits", key=str, value=str)
+    visits.left_join(users, lambda page, user: f"{page} {user}", value=str).to("named-visits")
+    windows = TimeWindows(size=10 * SECOND, grace=3600 * SECOND)
+    visits.group_by_key().windowed_by(windows).count(store="visit-counts").to_delta("visit_counts")
+    pages = visits.group_by(lambda _, page: page, key=str, name="by-page")
+    pages.aggregate(str, lambda _, page, text: text + page, value=str, store="pages").to_delta("pages")
+
+
 def _tables(words: KStream[str, str]) -> None:
     (
         words.group_by(lambda _, word: word, key=str, name="by-word")
@@ -100,6 +112,13 @@ bereft = replace(failing, name="bereft", topology=_lengths, topics=(Topic("beref
 """Its JVM is killed."""
 sinking = Pipeline(name="sinking", topology=_sunk_counts, topics=(Topic("sunk-words", 2),), record_cache=False)
 """It has sinks of its own, and its processes are killed."""
+visiting = Pipeline(
+    name="visiting",
+    topology=_visits,
+    topics=(Topic("visitors", 2), Topic("visits", 2), Topic("named-visits", 2)),
+    record_cache=False,
+)
+"""A person's data is erased from its state."""
 recreated = Pipeline(name="recreated", topology=_recreated, topics=(Topic("recreated-words", 1),))
 
 

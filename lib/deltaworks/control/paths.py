@@ -96,7 +96,7 @@ class PipelinePaths:
 
     @property
     def pointer(self) -> Path:
-        """Query ids of the checkpoints that were switched to, a row each; the last one runs. No file: the first one."""
+        """Names of the checkpoints that were switched to, a row each; the last one runs. No file: the first one."""
         return self.root / "current"
 
     @property
@@ -136,10 +136,19 @@ class PipelinePaths:
             )
         return checkpoint
 
-    def checkpoint_of(self, query_id: str) -> CheckpointPaths:
-        """A checkpoint that follows another one, whether it runs or not."""
-        checkpoints = self.root / "checkpoints"
-        return CheckpointPaths(checkpoints / RUN.checked(query_id, checkpoints))
+    @property
+    def checkpoints(self) -> Path:
+        """The checkpoints that follow the first one, a folder each."""
+        return self.root / "checkpoints"
+
+    def checkpoint_of(self, name: str) -> CheckpointPaths:
+        """A checkpoint that follows another one, whether it runs or not.
+
+        Args:
+            name: the id of the run that was handed over, which is also its query id; or the name that an erasure has
+                given it, whose query id is that of the checkpoint before.
+        """
+        return CheckpointPaths(self.checkpoints / RUN.checked(name, self.checkpoints))
 
     @property
     def batches(self) -> Path:

@@ -49,6 +49,32 @@ class Begun:
     """The open batch, if its tasks have to read it in slices."""
 
 
+def settle(paths: PipelinePaths, checkpoint: CheckpointPlan, intents: Intents) -> Settled:
+    """Makes Spark's checkpoint one from which Spark starts; for the holder of the lease.
+
+    Args:
+        paths: paths of the pipeline.
+        checkpoint: the one that runs.
+        intents: of its batches.
+
+    Raises:
+        IncompatibleCheckpointError: it cannot be made whole; nothing was changed.
+    """
+
+    def offsets_of(spark_batch: int) -> Offsets | None:
+        intent = intents.get(checkpoint.first_batch + spark_batch)
+        return None if intent is None else intent.end
+
+    current = paths.current
+    settled = checkpoint_recovery.settle(
+        current.spark, current.trash, processes.boot_id(), mark=current.synced, offsets_of=offsets_of
+    )
+    for sentence in settled.done:
+        _log.warning("checkpoint: %s", sentence)
+    checkpoint_recovery.expire(current.trash, (clock.cautious_ms() - TableOptions().keep_trash_ms) / 1000)
+    return settled
+
+
 @dataclass(frozen=True)
 class Beginning:
     """The beginning of a driver, which holds the lease.
@@ -108,7 +134,7 @@ class Beginning:
         committer = self._open_tables(checkpoint)
         done = [*self._in_tables(committer), *self._in_kafka(checkpoint, settled=True)]
         require_known(done, intents, name, checkpoint.first_batch)
-        settled = self._settle(checkpoint, intents)
+        settled = settle(self.paths, checkpoint, intents)
         committed = (
             checkpoint.first_batch - 1 if settled.committed is None else checkpoint.first_batch + settled.committed
         )
@@ -139,22 +165,6 @@ class Beginning:
         committer.open(self.generation)
         committer.settled(batches.last_number(self.paths.batches))
         return committer
-
-    def _settle(self, checkpoint: CheckpointPlan, intents: Intents) -> Settled:
-        """Makes Spark's checkpoint one from which Spark starts."""
-
-        def offsets_of(spark_batch: int) -> Offsets | None:
-            intent = intents.get(checkpoint.first_batch + spark_batch)
-            return None if intent is None else intent.end
-
-        current = self.paths.current
-        settled = checkpoint_recovery.settle(
-            current.spark, current.trash, processes.boot_id(), mark=current.synced, offsets_of=offsets_of
-        )
-        for sentence in settled.done:
-            _log.warning("checkpoint: %s", sentence)
-        checkpoint_recovery.expire(current.trash, (clock.cautious_ms() - TableOptions().keep_trash_ms) / 1000)
-        return settled
 
     def _in_tables(self, committer: TableCommitter) -> Iterator[Done]:
         for table, (batch, intent) in committer.committed().items():

@@ -16,14 +16,17 @@ tables, and `replay.handover` leads from a request to a running stream.
 from __future__ import annotations
 
 import shutil
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+
+import msgspec
 
 from deltaworks.control import batches
 from deltaworks.control.checkpoint import CheckpointPlan, stored_plan, write_plan
 from deltaworks.control.paths import CheckpointPaths, PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError
-from deltaworks.files import replace_file
+from deltaworks.files import make_folder, replace_file, sync_folder
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.task import TASK_STORE
 from deltaworks.runtime.state import initial_state
@@ -32,6 +35,9 @@ from deltaworks.runtime.state.recovery import local_path
 from deltaworks.spark.checkpoint import begun_batch, committed_offsets
 from deltaworks.spark.source import TICK
 from deltaworks.topology.plan import Plan
+
+ERASED = "erased-"
+"""How the names of checkpoints begin that an erasure has made."""
 
 
 def offsets_after(paths: PipelinePaths, last_batch: int) -> Offsets:
@@ -92,19 +98,19 @@ def make_checkpoint(
             f"The checkpoint {run_id} at {checkpoint.root} was switched to already and owns its stores.",
             hint="make another replay, and hand over to that",
         )
-    made = CheckpointPaths(checkpoint.root.with_name(f".{run_id}"))
-    for leftover in (made.root, checkpoint.root):
-        shutil.rmtree(leftover, ignore_errors=True)
-    for stage in plan.stages:
-        stores = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
-        for task in range(tasks[stage.index]):
-            path = local_path(state, stage.index, task)
-            target = initial_state.path_of(made.initial_state, stage.index, task)
-            with closing(LocalStore(path, stores, durable=True)) if path.exists() else nullcontext() as local:
-                _require_stand(local, path, last_batch)
-                initial_state.write(target, local, stores, last_batch + 1)
     before = stored_plan(paths.current.plan)
     assert before is not None, "a replay follows a stream that has a checkpoint"
+
+    @contextmanager
+    def open_store(stage: int, task: int, stores: dict[str, bool]) -> Iterator[LocalStore | None]:
+        path = local_path(state, stage, task)
+        if not path.exists():
+            yield None
+            return
+        with closing(LocalStore(path, stores, durable=True)) as local:
+            _require_stand(local, path, last_batch)
+            yield local
+
     made_plan = CheckpointPlan(
         lineage=before.lineage,
         query_id=run_id,
@@ -115,19 +121,52 @@ def make_checkpoint(
         first_batch=last_batch + 1,
         start=offsets,
         topics=dict(batches.topics_read(batches.read(paths.batches)).ids),
-        initial_state=made.initial_state.name,
     )
-    write_plan(made.plan, made_plan)
+    return write_checkpoint(checkpoint, plan, made_plan, open_store)
+
+
+OpenStore = Callable[[int, int, dict[str, bool]], AbstractContextManager[LocalStore | None]]
+"""`(stage, task, its stores and whether they are timed)` -> the task's stores; None: it begins empty."""
+
+
+def write_checkpoint(
+    checkpoint: CheckpointPaths, plan: Plan, described: CheckpointPlan, open_store: OpenStore
+) -> CheckpointPlan:
+    """Writes a checkpoint that begins with stores; a second call replaces the first checkpoint. Durable.
+
+    Args:
+        checkpoint: where; never where one runs.
+        plan: has the stores.
+        described: what the checkpoint is made for, without its initial state.
+        open_store: opens the stores, one task after the other.
+
+    Returns:
+        The plan of the checkpoint.
+    """
+    made = CheckpointPaths(checkpoint.root.with_name(f".{checkpoint.root.name}"))
+    for leftover in (made.root, checkpoint.root):
+        shutil.rmtree(leftover, ignore_errors=True)
+    make_folder(made.initial_state)
+    for stage in plan.stages:
+        stores = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
+        for task in range(described.tasks[stage.index]):
+            with open_store(stage.index, task, stores) as local:
+                target = initial_state.path_of(made.initial_state, stage.index, task)
+                initial_state.write(target, local, stores, described.first_batch)
+    sync_folder(made.initial_state)
+    described = msgspec.structs.replace(described, initial_state=made.initial_state.name)
+    write_plan(made.plan, described)
     made.root.rename(checkpoint.root)
-    return made_plan
+    sync_folder(checkpoint.root.parent)
+    return described
 
 
-def switch(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = False) -> None:
+def switch(paths: PipelinePaths, name: str, *, accept_unfinished: bool = False) -> None:
     """Makes a checkpoint the stream's, from the next start on. Does nothing if it already is.
 
     Args:
         paths: paths of the pipeline.
-        query_id: a checkpoint that `make_checkpoint` has made.
+        name: of a checkpoint that `make_checkpoint` or an erasure has made.
         accept_unfinished: switch even if the running checkpoint has begun a batch and not finished it. Some of its
             tasks may have written their records of it, which the new checkpoint writes again. Only for a stream that
             fails in that batch every time; otherwise a start is enough to finish it.
@@ -136,42 +175,42 @@ def switch(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = Fal
         ConfigurationError: there is no such checkpoint.
         ConflictError: it has been undone, or the stream has moved on since the batch that the checkpoint follows.
     """
-    if paths.switched[-1:] == (query_id,):
+    if paths.switched[-1:] == (name,):
         return
-    require_switchable(paths, query_id, accept_unfinished=accept_unfinished)
-    _point(paths, (*paths.switched, query_id))
+    require_switchable(paths, name, accept_unfinished=accept_unfinished)
+    _point(paths, (*paths.switched, name))
 
 
-def require_switchable(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = False) -> None:
+def require_switchable(paths: PipelinePaths, name: str, *, accept_unfinished: bool = False) -> None:
     """Raises what `switch` would raise; changes nothing."""
-    checkpoint = paths.checkpoint_of(query_id)
+    checkpoint = paths.checkpoint_of(name)
     plan = stored_plan(checkpoint.plan)
     if plan is None:
         raise ConfigurationError(
-            f"There is no checkpoint {query_id} at {checkpoint.root}.", hint="a replay makes it when it hands over"
+            f"There is no checkpoint {name} at {checkpoint.root}.", hint="a replay makes it when it hands over"
         )
-    if checkpoint.undone.exists() or query_id in paths.switched:
+    if checkpoint.undone.exists() or name in paths.switched:
         raise ConflictError(
-            f"The checkpoint {query_id} was undone: the checkpoint before it goes on in its place.",
+            f"The checkpoint {name} was undone: the checkpoint before it goes on in its place.",
             hint="make another replay, and hand over to that",
         )
-    _require_end(paths, plan, accept_unfinished=accept_unfinished)
+    _require_end(paths, name, plan, accept_unfinished=accept_unfinished)
 
 
-def undo(paths: PipelinePaths, query_id: str | None = None) -> None:
+def undo(paths: PipelinePaths, name: str | None = None) -> None:
     """Makes the previous checkpoint the stream's again, from the next start on; sets the record of later batches aside.
 
     Args:
         paths: paths of the pipeline.
-        query_id: the checkpoint to undo; nothing happens if it is already undone. None: the running one.
+        name: of the checkpoint to undo; nothing happens if it is already undone. None: the running one.
 
     Raises:
         ConfigurationError: there is none, or another one runs.
     """
     switched = paths.switched
-    if query_id is not None and query_id not in switched and paths.checkpoint_of(query_id).undone.exists():
+    if name is not None and name not in switched and paths.checkpoint_of(name).undone.exists():
         return
-    require_last(paths, query_id)
+    require_last(paths, name)
     checkpoint = paths.current
     plan = stored_plan(checkpoint.plan)
     assert plan is not None
@@ -180,27 +219,39 @@ def undo(paths: PipelinePaths, query_id: str | None = None) -> None:
     _point(paths, switched[:-1])
 
 
-def require_last(paths: PipelinePaths, query_id: str | None = None) -> None:
-    """Raises `ConfigurationError` if a checkpoint is not the last one that was switched to; None: if there is none."""
+def require_last(paths: PipelinePaths, name: str | None = None) -> None:
+    """Raises unless a checkpoint is the last one that was switched to; None: unless there is one.
+
+    Raises:
+        ConfigurationError: it is not.
+        ConflictError: data was erased since, and with it every earlier checkpoint.
+    """
     switched = paths.switched
-    if not switched or query_id not in (None, switched[-1]):
+    if switched and switched[-1].startswith(ERASED) and name in (None, *switched):
+        raise ConflictError(
+            f"Data was erased from the state of this stream ({switched[-1]}), and every earlier checkpoint was deleted "
+            "with it: there is nothing to go back to.",
+            hint="replay with the code of before, and hand over to that",
+        )
+    if not switched or name not in (None, switched[-1]):
         raise ConfigurationError(
-            f"{query_id or 'The first checkpoint'} is not the checkpoint that was switched to last; nothing to undo.",
+            f"{name or 'The first checkpoint'} is not the checkpoint that was switched to last; nothing to undo.",
             hint=f"checkpoints that were switched to; the last one runs: {', '.join(switched) or 'none'}",
         )
 
 
-def predecessor(paths: PipelinePaths, query_id: str) -> CheckpointPaths:
+def predecessor(paths: PipelinePaths, name: str) -> CheckpointPaths:
     """The checkpoint that ran before one that was switched to."""
-    at = paths.switched.index(query_id)
+    at = paths.switched.index(name)
     return paths.checkpoint_of(paths.switched[at - 1]) if at else CheckpointPaths(paths.root)
 
 
 def expire(paths: PipelinePaths, before_s: float) -> None:
     """Deletes the files of checkpoints that ended before a time (seconds since 1970); they cannot run again."""
-    for query_id in paths.switched:
-        if paths.checkpoint_of(query_id).plan.stat().st_mtime < before_s:
-            ended = predecessor(paths, query_id)
+    for name in paths.switched:
+        plan = paths.checkpoint_of(name).plan
+        if plan.exists() and plan.stat().st_mtime < before_s:  # an erasure deletes those that have ended
+            ended = predecessor(paths, name)
             for folder in (ended.spark, ended.local, ended.initial_state):
                 shutil.rmtree(folder, ignore_errors=True)
     for undone in paths.root.glob("checkpoints/*/undone"):
@@ -224,12 +275,12 @@ def _require_stand(local: LocalStore | None, path: Path, last_batch: int) -> Non
         )
 
 
-def _require_end(paths: PipelinePaths, plan: CheckpointPlan, *, accept_unfinished: bool) -> None:
+def _require_end(paths: PipelinePaths, name: str, plan: CheckpointPlan, *, accept_unfinished: bool) -> None:
     """Refuses unless the running checkpoint ends just before the new one: no batch is lost or done twice."""
     expected, found = plan.first_batch - 1, batches.last_number(paths.batches)
     if found != expected:
         raise ConflictError(
-            f"The checkpoint {plan.query_id} goes on after batch {expected}, but the stream is at batch {found}.",
+            f"The checkpoint {name} goes on after batch {expected}, but the stream is at batch {found}.",
             hint="stop the stream, replay the batches since, and make the checkpoint again",
         )
     before = stored_plan(paths.current.plan)
@@ -244,6 +295,6 @@ def _require_end(paths: PipelinePaths, plan: CheckpointPlan, *, accept_unfinishe
 
 def _point(paths: PipelinePaths, switched: tuple[str, ...]) -> None:
     if switched:
-        replace_file(paths.pointer, "".join(f"{query_id}\n" for query_id in switched).encode(), durable=True)
+        replace_file(paths.pointer, "".join(f"{name}\n" for name in switched).encode(), durable=True)
     else:
         paths.pointer.unlink()

@@ -32,6 +32,8 @@ from deltaworks.runtime.worker import HostConfig, worker_for
 _ROW = Row(*messages.Row._fields)
 _TASK, _SEGMENT = Struct(">ii"), Struct(">q")
 """Keys of the state: that of a task's header, and what follows it in the key of a segment."""
+VARIABLE = "tasks"
+"""The one variable of Spark's state."""
 
 
 class SparkState:
@@ -64,6 +66,12 @@ class SparkState:
         return (self._task + _SEGMENT.pack(segment_id),)
 
 
+def place_of(key: bytes) -> tuple[TaskId, int | None]:
+    """What a key of the state stands for: a task and its segment; None: its header."""
+    stage, task = _TASK.unpack_from(key)
+    return (stage, task), _SEGMENT.unpack_from(key, _TASK.size)[0] if len(key) > _TASK.size else None
+
+
 class TaskHost(StatefulProcessor):
     """Hosts the tasks of one operator; one group is one shard."""
 
@@ -74,7 +82,7 @@ class TaskHost(StatefulProcessor):
         self._mine = {route for (stage, _), route in routes.items() if stage in operator.stages}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getMapState("tasks", "key binary", "value binary")
+        self._state = handle.getMapState(VARIABLE, "key binary", "value binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         if key[0] not in self._mine:

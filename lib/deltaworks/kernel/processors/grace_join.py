@@ -18,7 +18,7 @@ from deltaworks.kernel.stores.time_ordered import time_of
 from deltaworks.topology.nodes.joins import StreamTableJoin
 
 
-class _Waiting(msgspec.Struct, frozen=True, array_like=True):
+class Waiting(msgspec.Struct, frozen=True, array_like=True):
     """The part of a waiting record besides its time and key."""
 
     value: bytes
@@ -26,8 +26,9 @@ class _Waiting(msgspec.Struct, frozen=True, array_like=True):
     source: Coordinates
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Waiting).decode
+encode = msgspec.msgpack.Encoder().encode
+"""From `Waiting` to a value in the store."""
+decode = msgspec.msgpack.Decoder(Waiting).decode
 
 
 Join: TypeAlias = Callable[[Any, Any, int, Headers], Exception | None]
@@ -58,7 +59,7 @@ def grace_join(node: StreamTableJoin, buffer: str, join: Join, wiring: Wiring) -
             return None if late is None else failed(name, late, key, value, timestamp_ms, headers)
         try:
             at = timestamp_ms.to_bytes(TIME_BYTES, "big") + write_key(key)
-            kept = _encode(_Waiting(write_value(value), headers, context.coordinates))
+            kept = encode(Waiting(write_value(value), headers, context.coordinates))
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
         store.add(at, kept)
@@ -72,7 +73,7 @@ def grace_join(node: StreamTableJoin, buffer: str, join: Join, wiring: Wiring) -
     def let_go() -> Exception | None:
         due_ms = store.newest_ms - grace_ms
         while (at := store.first()) is not None and (time_ms := time_of(at)) <= due_ms:
-            waited = _decode(store.values(at)[0])
+            waited = decode(store.values(at)[0])
             resume(waited.source, time_ms, waited.headers)
             error = join(read_key(at[TIME_BYTES:]), read_value(waited.value), time_ms, waited.headers)
             if error is not None:

@@ -72,6 +72,12 @@ class SubscriptionStore:
         return {data[len(prefix) :]: _decode(raw) for data, raw in self._reader.scan(prefix, stop)}
 
 
+def keys_of(data: bytes) -> tuple[bytes, bytes]:
+    """The foreign key and the key of the left row, from the key of an entry."""
+    at = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
+    return data[_LENGTH_BYTES:at], data[at:]
+
+
 def _prefix(foreign_key: bytes) -> bytes:
     """The prefix of exactly the entries with this foreign key, because its length comes first."""
     return len(foreign_key).to_bytes(_LENGTH_BYTES, "big") + foreign_key

@@ -49,7 +49,7 @@ class Held(msgspec.Struct, gc=False):
         return Coordinates(self.batch.topic, self.batch.partition, self.batch.offsets[self.index])
 
 
-class _HeldBytes(msgspec.Struct, frozen=True, array_like=True):
+class HeldBytes(msgspec.Struct, frozen=True, array_like=True):
     """`Held` in the state; the rest follows from it."""
 
     time_ms: int
@@ -61,8 +61,9 @@ class _HeldBytes(msgspec.Struct, frozen=True, array_like=True):
     headers: Headers
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_HeldBytes).decode
+encode = msgspec.msgpack.Encoder().encode
+"""From `HeldBytes` to an entry of the state."""
+decode = msgspec.msgpack.Decoder(HeldBytes).decode
 
 
 class SuppressBuffer:
@@ -97,7 +98,7 @@ class SuppressBuffer:
         self.counts_bytes = counts_bytes
         codec = self.codec
         for key_bytes, data in self._reader.scan(b"", None):
-            each = _decode(data)
+            each = decode(data)
             new, old, prior = (
                 None if value is None else codec.cached_value_of_bytes(value)
                 for value in (each.new, each.old, each.prior)
@@ -142,16 +143,16 @@ class SuppressBuffer:
         for key, was_held in self.dirty.items():
             held = self.held.get(key)
             if held is not None:
-                changed.append((self.key_bytes(key), _encode(self._serialized(held))))
+                changed.append((self.key_bytes(key), encode(self._serialized(held))))
                 held.source, held.batch, held.clean = held.coordinates, None, True
             elif was_held:
                 changed.append((self.key_bytes(key), None))
         self.dirty.clear()
         return StoreChanges(changed) if changed else None
 
-    def _serialized(self, held: Held) -> _HeldBytes:
+    def _serialized(self, held: Held) -> HeldBytes:
         value_bytes = self.codec.value_bytes
-        return _HeldBytes(
+        return HeldBytes(
             held.time_ms,
             None if held.new is None else value_bytes(held.new),
             None if held.old is None else value_bytes(held.old),
@@ -162,7 +163,7 @@ class SuppressBuffer:
         )
 
 
-def _size(key: bytes, held: _HeldBytes) -> int:
+def _size(key: bytes, held: HeldBytes) -> int:
     """The size as Kafka Streams counts it; a prior value that is the old one counts once.
 
     Source: `InMemoryTimeOrderedKeyValueChangeBuffer#computeRecordSize`.

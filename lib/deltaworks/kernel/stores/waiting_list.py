@@ -9,7 +9,8 @@ from deltaworks.topology.stages import StoreSpec
 
 NO_TIME = 2**63 - 1
 """Means that nothing waits. Kafka Streams calculates with it, and overflows."""
-_MARKS = b"\xff"
+MARKS = b"\xff"
+"""The key of the entry that is no record, but has the times of the walks."""
 
 
 class WaitingList(TimeOrderedStore):
@@ -20,7 +21,7 @@ class WaitingList(TimeOrderedStore):
 
     def __init__(self, spec: StoreSpec, reader: StateReader, *, newest_ms: int) -> None:
         super().__init__(spec, reader, newest_ms=newest_ms)
-        marks = reader.get(_MARKS)
+        marks = reader.get(MARKS)
         self.min_ms = NO_TIME
         """The end of the last walk, or an earlier time that was added since; below it nothing can be due."""
         self.next_walk_ms = 0
@@ -35,7 +36,7 @@ class WaitingList(TimeOrderedStore):
         if marks == self._committed_marks:
             return []
         self._committed_marks = marks
-        return [(_MARKS, b"".join(mark.to_bytes(TIME_BYTES, "big") for mark in marks))]
+        return [(MARKS, b"".join(mark.to_bytes(TIME_BYTES, "big") for mark in marks))]
 
 
 def waiting_key(time_ms: int, side: bytes, key: bytes) -> bytes:

@@ -84,7 +84,7 @@ def path_of(root: Path, stage: int, task: int) -> Path:
 
 
 class InitialState:
-    """The initial state of one task, for reading."""
+    """The initial state of one task, for reading; a `recovery.CommittedState`."""
 
     def __init__(self, path: Path) -> None:
         """
@@ -100,8 +100,12 @@ class InitialState:
                 f"{path} is missing: it has the stores that a task of this checkpoint begins with.",
                 hint="restore the folder, or undo the checkpoint and hand over once more",
             ) from None
-        self.header = decode_header(index.header, str(path))
+        self._header = decode_header(index.header, str(path))
         self._sizes, self._checksums = index.sizes, index.checksums
+
+    def header(self) -> StateHeader:
+        """The version, and the segments that lead to it."""
+        return self._header
 
     def segment(self, segment_id: int) -> bytes:
         """One chunk.
@@ -155,7 +159,7 @@ class _WithInitialState:
         header = self._committed.header()
         if header is None:
             self._initial = InitialState(self._path)
-            header = self._initial.header
+            header = self._initial.header()
             self._pending = dict.fromkeys(range(header.next_segment))
         return header
 

@@ -82,14 +82,18 @@ def decode_header(data: bytes, what: str) -> StateHeader:
     )
 
 
-class CheckpointState(Protocol):
-    """The state of one task in Spark's checkpoint."""
+class CommittedState(Protocol):
+    """What a checkpoint says of one task, for reading."""
 
     def header(self) -> StateHeader | None: ...
 
-    def update(self, header: StateHeader) -> None: ...
-
     def segment(self, segment_id: int) -> bytes: ...
+
+
+class CheckpointState(CommittedState, Protocol):
+    """The state of one task in Spark's checkpoint."""
+
+    def update(self, header: StateHeader) -> None: ...
 
     def put_segment(self, segment_id: int, data: bytes) -> None: ...
 
@@ -129,7 +133,7 @@ def same_version(local: StateVersion, committed: StateVersion) -> bool:
 
 
 def open_store(
-    local: LocalStore, committed: CheckpointState, pending: Pending | None = None
+    local: LocalStore, committed: CommittedState, pending: Pending | None = None
 ) -> tuple[StateHeader, RecoveryAction]:
     """Brings the local store to the committed state.
 
@@ -151,7 +155,7 @@ def open_store(
 
 
 def _bring_forward(
-    transaction: LocalTransaction, committed: CheckpointState, header: StateHeader, pending: Pending | None
+    transaction: LocalTransaction, committed: CommittedState, header: StateHeader, pending: Pending | None
 ) -> RecoveryAction:
     found = transaction.version()
     if same_version(found, header.version):
@@ -229,11 +233,11 @@ def _write(committed: CheckpointState, first: int, tier: int, changes: Changes, 
     return SegmentRef(first, len(chunks), tier, changelog.entry_count(changes), version)
 
 
-def _read(committed: CheckpointState, segment: SegmentRef) -> dict[str, StoreChanges]:
+def _read(committed: CommittedState, segment: SegmentRef) -> dict[str, StoreChanges]:
     return changelog.decode([committed.segment(i) for i in range(segment.first, segment.first + segment.chunks)])
 
 
-def _history(committed: CheckpointState, segments: Sequence[SegmentRef]) -> Iterator[Changes]:
+def _history(committed: CommittedState, segments: Sequence[SegmentRef]) -> Iterator[Changes]:
     for segment in segments:
         yield _read(committed, segment)
 

@@ -1,0 +1,138 @@
+"""A checkpoint without a person's data in the place of the one that has it, and the end of all older ones.
+
+```
+made       beside the old checkpoint, which is as it was
+switched   the stream goes on with it, from the same offsets, as the same query: tables and Kafka see no change
+complete   no older checkpoint has any state; none can run again
+```
+
+Whoever is killed in between calls again with the same id, and it is completed. The caller holds the lease.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from deltaworks import formats
+from deltaworks.control import batches
+from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.paths import CheckpointPaths, PipelinePaths
+from deltaworks.faults import reach
+from deltaworks.files import replace_file, sync_folder
+from deltaworks.spark import handover
+from deltaworks.spark.handover import ERASED, OpenStore
+from deltaworks.topology.plan import Plan
+
+FORMAT = 1
+"""Version of the record in a checkpoint that an erasure has made."""
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """What made the checkpoint, in a file of it."""
+
+    format: int = FORMAT
+    entries: dict[str, int]
+    """Store -> the number of entries that went, or lost a part."""
+    complete: bool = False
+    """Whether the older checkpoints are deleted."""
+
+
+def name_of(erasure_id: str) -> str:
+    """The name of its checkpoint."""
+    return f"{ERASED}{erasure_id}"
+
+
+def read(paths: PipelinePaths, erasure_id: str) -> Made | None:
+    """What an erasure has made; None: the stream has not switched to it."""
+    if name_of(erasure_id) not in paths.switched:
+        return None
+    file = _record(paths.checkpoint_of(name_of(erasure_id)))
+    return formats.read(file, Made, FORMAT, f"The record of an erasure {file}") or Made(entries={})
+
+
+def make(
+    paths: PipelinePaths,
+    plan: Plan,
+    before: CheckpointPlan,
+    *,
+    erasure_id: str,
+    last_batch: int,
+    open_store: OpenStore,
+    entries: dict[str, int],
+) -> None:
+    """Makes the checkpoint; the one that runs stays as it is.
+
+    Args:
+        paths: paths of the pipeline.
+        plan: has the stores.
+        before: the plan of the checkpoint that runs.
+        erasure_id: of the erasure.
+        last_batch: the last batch of the checkpoint that runs.
+        open_store: opens the stores, without the person.
+        entries: how many entries of each store were theirs, once all stores were opened.
+    """
+    running, checkpoint = paths.current, paths.checkpoint_of(name_of(erasure_id))
+    described = msgspec.structs.replace(
+        before,
+        first_batch=last_batch + 1,
+        start=handover.offsets_after(paths, last_batch) or before.start,
+        topics=dict(batches.topics_read(batches.read(paths.batches)).ids),
+        initial_state=None,
+    )
+    handover.write_checkpoint(checkpoint, plan, described, open_store)
+    for kept, new in ((running.accepted, checkpoint.accepted), (running.sizes, checkpoint.sizes)):
+        if kept.exists():
+            replace_file(new, kept.read_bytes(), durable=True)
+    _save(checkpoint, Made(entries=entries))
+    reach("erase.made")
+
+
+def switch(paths: PipelinePaths, erasure_id: str) -> None:
+    """Lets the stream go on with the checkpoint.
+
+    Raises:
+        ConflictError: the stream has moved on since it was made.
+    """
+    handover.switch(paths, name_of(erasure_id))
+    reach("erase.switched")
+
+
+def complete(paths: PipelinePaths, erasure_id: str, made: Made) -> Made:
+    """Deletes the state of all checkpoints before this one, of those that were undone, and of those never switched to.
+
+    Their plans and intents stay: they have offsets and code, and nothing of records.
+    """
+    if made.complete:
+        return made
+    switched = paths.switched
+    before = switched[: switched.index(name_of(erasure_id))]
+    for ended in (CheckpointPaths(paths.root), *map(paths.checkpoint_of, before)):
+        for folder in (ended.spark, ended.local, ended.initial_state, ended.trash):
+            _remove(folder)
+            reach("erase.deleted")
+    for folder in paths.checkpoints.iterdir():
+        if folder.name not in switched:
+            _remove(folder)
+            reach("erase.deleted")
+    _remove(paths.scratch)
+    done = msgspec.structs.replace(made, complete=True)
+    _save(paths.checkpoint_of(name_of(erasure_id)), done)
+    return done
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+    if folder.parent.exists():
+        sync_folder(folder.parent)
+
+
+def _record(checkpoint: CheckpointPaths) -> Path:
+    return checkpoint.root / "erased.json"
+
+
+def _save(checkpoint: CheckpointPaths, made: Made) -> None:
+    replace_file(_record(checkpoint), msgspec.json.format(msgspec.json.encode(made), indent=1), durable=True)
