@@ -70,6 +70,10 @@ check-project: .venv/.complete ## A team's own project: the wheel alone, an Airf
 check-replay: .venv/.complete ## Replays of running streams: equal, archived, stopped, published, handed over, killed, approved; more than an hour
 	$(BIN)/python -u -m tests.system.replays
 
+.PHONY: check-analysts
+check-analysts: .venv/.complete ## Every reader under kills and publishes, old versions, a month, explained rows: [PARTS="readers month"] [SECONDS=600] [MONTH=1]
+	$(BIN)/python -u -m tests.system.analysts $(PARTS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(MONTH),--month) $(if $(DAYS),--days $(DAYS))
+
 .PHONY: check-defects
 check-defects: .venv/.complete ## Plant defects into the tables of every job: what does the gate stop, and does it let clean runs pass
 	$(BIN)/python -u -m tests.system.data_defects
@@ -87,8 +91,8 @@ bench-replay: .venv/.complete ## A replay against the live host and Spark SQL, p
 	$(BIN)/python -m tests.benchmarks.replays
 
 .PHONY: bench-retention
-bench-retention: .venv/.complete ## What old versions cost over a simulated month of commits: [DAYS=30] [EVERY=10 (seconds)]
-	$(BIN)/python -m tests.benchmarks.retention --days $(or $(DAYS),30) --every $(or $(EVERY),10)
+bench-retention: .venv/.complete ## What old versions cost over a simulated month of commits: [DAYS=30] [EVERY=10 (seconds)] [SPARSE=120]
+	$(BIN)/python -m tests.benchmarks.retention --days $(or $(DAYS),30) --every $(or $(EVERY),10) $(if $(SPARSE),--sparse $(SPARSE))
 
 .PHONY: bench-start
 bench-start: .venv/.complete ## Start, tiny batch, idle minute and all streams at once: [AGAINST=another clone], about ten minutes
