@@ -128,7 +128,7 @@ def erased(rebuild: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
 
 def results(recording: Recording, is_wanted: Callable[[bytes], bool]) -> dict[str, list[object]]:
     """What came out for some keys, in order, and what the stores hold of them."""
-    found: dict[str, list[object]] = {}
+    found: dict[str, Sequence[object]] = {}
     for (stage, number), task in recording.tasks.items():
         where = f"{stage}-{number}"
         for topic, records in task.topics.items():

@@ -102,6 +102,11 @@ def begin(paths: PipelinePaths, person: Person, pipeline: str, *, by: str, reaso
     return made
 
 
+def withdraw(paths: PipelinePaths, erasure: Erasure) -> None:
+    """Removes the record of an erasure that was refused and has changed nothing."""
+    (paths.erasures / f"{erasure.id}.json").unlink(missing_ok=True)
+
+
 @dataclass(frozen=True)
 class Forgotten:
     """Leaves the records of persons out whose data was erased.

@@ -26,7 +26,13 @@ from deltaworks.control.registry import Registry
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.erase import places, state, texts
 from deltaworks.erase.rows import RowsOf
-from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavailableError, TransientError
+from deltaworks.errors import (
+    ConfigurationError,
+    ConflictError,
+    ControlUnavailableError,
+    DeltaworksError,
+    TransientError,
+)
 from deltaworks.faults import reach
 from deltaworks.lakehouse import catalog, rewriting
 from deltaworks.lakehouse.publish import ownership, publication
@@ -113,7 +119,6 @@ def erase(
         with Lease(paths.lease, name, generation):
             fence.advance(paths.fence, generation, name)
             _require_quiet(settings, paths, name)
-            state.require_fitting(pipeline, paths)
             begun = erasures.begin(paths, person, name, by=by, reason=reason)
             try:
                 done.append(_Erasing(settings, pipeline, paths, person, begun, report).run())
@@ -123,6 +128,10 @@ def erase(
                     hint="everything is consistent, and some of it is deleted; free the disk, then give the same "
                     "command again",
                 ) from error
+            except DeltaworksError:
+                if not state.is_begun(paths, begun.id):
+                    erasures.withdraw(paths, begun)
+                raise
 
     between_drivers(settings, name, act, lambda: True, by=by, report=report)
     return done[0]

@@ -101,6 +101,11 @@ def erase(
     return StateErased(entries=checkpoint.complete(paths, erasure_id, made).entries)
 
 
+def is_begun(paths: PipelinePaths, erasure_id: str) -> bool:
+    """Whether an erasure has changed the state."""
+    return checkpoint.read(paths, erasure_id) is not None
+
+
 def count(
     settings: Settings,
     pipeline: Pipeline,

@@ -57,12 +57,12 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
     )
     try:
         steps: Iterable[Step] = recorded
-        clients: Callable[[], Reader] = history
+        clients = readers = _readers(settings, pipeline, history)
         if plan.request.order == "time":
             report("sorting all records by time")
             batches_of_plan = (plan.first_batch, plan.last_batch)
-            steps = by_time.in_order_of_time(spark, history, list(recorded), paths.sorted, batches_of_plan)
-            clients = by_time.ByTime(paths.sorted, history)
+            steps = by_time.in_order_of_time(spark, readers, list(recorded), paths.sorted, batches_of_plan)
+            clients = by_time.ByTime(paths.sorted, readers)
         host = _host(pipeline, paths, plan, clients, OnSpark(spark, fault_hook=settings.fault_hook))
         estimate = _Estimate(plan.records, host.progress.records)
         host.run(steps, lambda progress: report(estimate.line(progress)))
@@ -82,7 +82,7 @@ def hand_over(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: 
 def _process_more(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:
     """Like `process`, for a plan that was extended; starts Spark only for many records."""
     history, recorded = _recorded(settings, pipeline, plan)
-    host = _host(pipeline, paths, plan, history, InProcess())
+    host = _host(pipeline, paths, plan, _readers(settings, pipeline, history), InProcess())
     if plan.records - host.progress.records > _IN_PROCESS_RECORDS:
         process(settings, pipeline, paths, plan, report)
     else:
@@ -92,8 +92,7 @@ def _process_more(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, pl
 def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple[Callable[[], Reader], Iterable[Step]]:
     """The records, without those of persons whose data was erased, and the steps in which the stream processed them."""
     topology = pipeline.plan()
-    paths = PipelinePaths.of(settings, pipeline.name)
-    record = paths.batches
+    record = PipelinePaths.of(settings, pipeline.name).batches
     begin = globals_start(batches.read(record), plan.global_partitions)
     steps = recorded_steps(takewhile(lambda each: each.batch <= plan.last_batch, batches.read(record)), begin)
     if plan.begin is not None:
@@ -106,8 +105,13 @@ def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple
         gone=frozenset(plan.gone),
         topics=plan.topics,
     )
-    forgotten = Forgotten.of(paths, topology)
-    return history if forgotten is None else Forgetting(history, forgotten), steps
+    return history, steps
+
+
+def _readers(settings: Settings, pipeline: Pipeline, history: History) -> Callable[[], Reader]:
+    """Of all records but those of persons whose data was erased."""
+    forgotten = Forgotten.of(PipelinePaths.of(settings, pipeline.name), pipeline.plan())
+    return history if forgotten is None else Forgetting(history, forgotten)
 
 
 def _host(

@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.system.analysts import explained, month, old_versions, readers, streaming
+from tests.system.analysts import erased, explained, month, old_versions, readers, streaming
 from tests.system.analysts.findings import Findings
 
 PARTS: dict[str, Callable[[Path, Findings, float], None]] = {
     "readers": streaming.check,
     "retention": old_versions.check,
     "explain": explained.check,
+    "erase": erased.check,
     "month": month.of(month.DAYS, month.SPARSE),
 }
 """Each may run alone; another one is one more line. It gets an empty folder and a budget in seconds, which it may

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import duckdb
@@ -38,6 +38,18 @@ class Recomputed:
         self._wanted = wanted
         self._records, self._tasks = read_topics(settings.cluster, recomputation.inputs)
         self._batches, self._clock = read_batches(settings.pipeline("orders") / "batches")
+
+    def blank(self, unwanted: Callable[[str, int, int, tuple[bytes | None, bytes | None]], bool]) -> None:
+        """Takes key and value from records, as if somebody else had sent something that nobody reads.
+
+        Args:
+            unwanted: from topic, partition, offset, and key and value, whether to.
+        """
+        rows = self._records.to_pylist()
+        for row in rows:
+            if unwanted(row["topic"], row["partition"], row["offset"], (row["key"], row["value"])):
+                row["key"] = row["value"] = None
+        self._records = pa.Table.from_pylist(rows, self._records.schema)
 
     def at(self, batch: int) -> Rows:
         """The rows of all tables as of a batch."""
