@@ -152,8 +152,8 @@ def test_the_person_begins_anew_and_the_others_go_on(stopped: Visiting) -> None:
     stopped.visit({THEIRS: "again", OTHER: "again"})
     assert stopped.counts() == {THEIRS: 1, OTHER: 3}
     assert stopped.stream.kafka is not None
-    named = [each.value for _, _, each in stopped.stream.kafka.read("named-visits")]
-    assert {b"again None", f"again user {OTHER}".encode()} <= set(named)
+    named = {each.value for _, _, each in stopped.stream.kafka.read("named-visits")}
+    assert {b"again None", f"again user {OTHER}".encode()} <= named
 
 
 @pytest.mark.parametrize(
