@@ -110,7 +110,7 @@ def _stream(settings: Settings, work: Path, findings: Findings, seconds: float) 
     assert project.deltaworks("produce", "orders", "--records", FIRST).code == 0
     stream = OrdersUnderKills(settings, work, findings.say)
     with flowing(settings, RATE, continued=True), stream.running():
-        until(lambda: cuts.latest(settings.tables, "orders"), "the first cut")
+        until(lambda: _has_rows(settings), "the cut of the first batch")
         with ExitStack() as threads:
             threads.enter_context(_repeated(nullcontext(lambda: _compare(settings, findings, asked))))
             for number, name in enumerate(READERS):
@@ -134,6 +134,12 @@ def _stream(settings: Settings, work: Path, findings: Findings, seconds: float) 
         "kills": len(stream.outcome.kills),
         "publishes": sum(published.values()),
     }
+
+
+def _has_rows(settings: Settings) -> bool:
+    """A stream publishes its first cut before its first batch."""
+    cut = cuts.latest(settings.tables, "orders")
+    return cut is not None and cut.batch_id >= 0
 
 
 @contextmanager
