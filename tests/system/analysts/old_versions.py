@@ -26,7 +26,7 @@ from tests.unit.lakehouse.lake import DEAD, QUERY, SINKS, Expected, task_tables,
 
 SHOP = "shop"
 START = datetime(2026, 3, 1, 10, 0, 7, tzinfo=UTC)
-STEP, LONG_STEP = timedelta(seconds=20), timedelta(hours=1)
+STEP, LONG_STEP = timedelta(minutes=1), timedelta(hours=6)
 """Between two commits: in the first hours, and in the hundred days."""
 HOURS, DAYS = timedelta(hours=2), timedelta(days=100)
 PIN = "audit"
@@ -101,7 +101,7 @@ def _read_late(place: Place, shop: Shop, readers: Mapping[str, Reader], findings
     shop.run(HOURS, STEP)
     findings.say(
         f"{HOURS} of the simulated clock took {time.monotonic() - begun:.0f} s: "
-        f"{shop.batches - before} commits, one each {STEP.seconds} s of that clock"
+        f"{shop.batches - before} commits, one each {STEP.seconds} seconds of it"
     )
     replaced = len(files - _files(shop, shop.cut))
     findings.holds(f"{replaced} of {len(files)} files that the readers had opened were replaced since", replaced > 0)
