@@ -178,10 +178,11 @@ class BatchOperator(ChildOperator):
             AirflowFailException: they cannot be told.
         """
         run, chosen = context["dag_run"], context["params"]["day"]
-        if run.run_type == DagRunType.ASSET_TRIGGERED:
+        kind: str = run.run_type
+        if kind == DagRunType.ASSET_TRIGGERED:
             return self._closed(settings, table_events(context["triggering_asset_events"]))
         day = _day(chosen, run.partition_key, run.run_after.date())
-        if run.run_type == DagRunType.SCHEDULED:
+        if kind == DagRunType.SCHEDULED:
             if none := _without_tables(settings, self.pipelines):
                 raise AirflowSkipException(f"{' and '.join(none)} have no tables yet: nothing to compute")
             if self.waits_for and day in _computed_days(settings, self.job):
@@ -280,10 +281,10 @@ def _days_in_table(settings: Settings, job: str) -> list[date]:
     return [date.fromisoformat(layout.partition_of(path)[DAY]) for path in catalog.log_of(settings.tables, job).files]
 
 
-def _version(settings: Settings, job: str) -> int:
+def _version(settings: Settings, job: str) -> int | None:
     from deltaworks.lakehouse import catalog
 
-    return catalog.log_of(settings.tables, job).version
+    return catalog.log_of(settings.tables, job).version if job in catalog.table_names(settings.tables) else None
 
 
 def _listed(names: Sequence[str]) -> str:

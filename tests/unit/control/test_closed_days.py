@@ -88,7 +88,7 @@ def _fresh(settings: Settings) -> Iterator[Stream]:
 def test_a_day_closes_when_all_records_of_it_are_in_the_tables(late: Stream) -> None:
     late.beats(MIDNIGHT + timedelta(minutes=6))
 
-    assert late.claim() == dict.fromkeys(EVERY, [DAY])
+    assert late.claim() == {table: [DAY] for table in EVERY}
     assert closed_days.through(late.settings, NAME) == dict.fromkeys(EVERY, DAY)
 
 
@@ -122,7 +122,7 @@ def test_a_stream_that_never_ran_has_no_closed_days(late: Stream) -> None:
 def test_windows_that_may_change_keep_the_day_open_in_their_table_alone(early: Stream) -> None:
     early.beats(MIDNIGHT + timedelta(minutes=6))
 
-    assert early.claim() == dict.fromkeys(sorted(PLAIN), [DAY])
+    assert early.claim() == {table: [DAY] for table in sorted(PLAIN)}
     assert closed_days.through(early.settings, NAME)["counts"] == DAY - timedelta(days=1)
 
     early.beats(MIDNIGHT + timedelta(days=3, minutes=6))
@@ -150,14 +150,14 @@ def test_who_looks_later_is_not_told_again(late: Stream) -> None:
 def test_a_try_that_is_repeated_gets_what_it_has_claimed(late: Stream) -> None:
     late.beats(MIDNIGHT + timedelta(minutes=6))
 
-    assert late.claim("first") == late.claim("first") == dict.fromkeys(EVERY, [DAY])
+    assert late.claim("first") == late.claim("first") == {table: [DAY] for table in EVERY}
 
 
 def test_who_has_failed_for_good_is_replaced(late: Stream) -> None:
     late.beats(MIDNIGHT + timedelta(minutes=6))
     late.claim("first")
 
-    assert late.claim("second", told=lambda who: {"first": False}[who]) == dict.fromkeys(EVERY, [DAY])
+    assert late.claim("second", told=lambda who: {"first": False}[who]) == {table: [DAY] for table in EVERY}
     assert late.claim("first") == {}
 
 
@@ -167,7 +167,7 @@ def test_of_many_who_look_at_once_one_is_told(late: Stream) -> None:
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda n: late.claim(f"run {n}"), range(24)))
 
-    assert [each for each in found if each] == [dict.fromkeys(EVERY, [DAY])]
+    assert [each for each in found if each] == [{table: [DAY] for table in EVERY}]
 
 
 def test_a_table_that_was_made_anew_has_no_day_twice(late: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
