@@ -51,6 +51,11 @@ def _check_tables(settings: Settings, job: BatchJob) -> None:
         plan = pipeline.plan()
         known += [table for sink in plan.tables for table in table_names(sink)]
         known += [*pipeline.archives(plan).tables, *filter(None, [pipeline.dead_letters.table])]
+    if job.name in known:
+        raise ConfigurationError(
+            f"The batch job '{job.name}' has the name of a table of {' and '.join(job.pipelines)}.",
+            hint="give the job another name; a table belongs to what has made it",
+        )
     for table in job.reads:
         if table not in known:
             raise ConfigurationError(

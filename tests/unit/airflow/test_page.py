@@ -20,7 +20,7 @@ DAG_FILES = re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     ("number", "dags"),
     [
         (0, {"report"}),
-        (1, {"streams__reconcile", "streams__maintenance", "orders__stream", "orders__replay", "clicks__stream"}),
+        (1, {"streams__reconcile", "streams__days", "streams__maintenance", "orders__stream", "clicks__stream"}),
         (2, {"orders__stream", "clicks__quality"}),
         (3, {"monthly_report"}),
     ],
