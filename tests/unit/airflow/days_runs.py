@@ -41,7 +41,8 @@ class Run(msgspec.Struct, frozen=True):
 
 def ended() -> dict[str, Run]:
     """Each scenario."""
-    return dag_runs.ended("tests.unit.airflow.days_runs", _DAG, Run)
+    unpaused = {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False"}  # nothing starts a DAG that is paused
+    return dag_runs.ended("tests.unit.airflow.days_runs", _DAG, Run, **unpaused)
 
 
 def main() -> None:
