@@ -1,7 +1,9 @@
-"""What serves all streams: healing and maintenance. The pipelines need no file here (`deltaworks.airflow.bundle`)."""
+"""What serves all streams: healing, closed days, maintenance. Pipelines need no file (`deltaworks.airflow.bundle`)."""
 
+from deltaworks.airflow.days import days_dag
 from deltaworks.airflow.maintenance import maintenance_dag
 from deltaworks.airflow.reconcile import reconcile_dag
 
 reconcile = reconcile_dag()
+days = days_dag()
 maintenance = maintenance_dag()

@@ -99,11 +99,12 @@ def test_a_new_project_tests_its_pipelines_on_the_real_thing(project: Project) -
     made = [project.run("deltaworks.cli", "init", "--pipeline", "sales")]
     for number, kind in enumerate(kinds[1:]):
         made.append(project.run("deltaworks.cli", "new", "pipeline", f"p{number}", "--shows", kind))
+    made.append(project.run("deltaworks.cli", "new", "batch", "daily_sales", "--reads", "sales_revenue"))
     project.add("test_words_live.py", FAILING)
     tested = project.run("pytest", "-q")
 
     assert [each.stderr for each in made if each.returncode] == []
-    assert f"{2 + 4 * len(kinds)} passed" in tested.stdout, tested.stdout + tested.stderr
+    assert f"{3 + 4 * len(kinds)} passed" in tested.stdout, tested.stdout + tested.stderr
 
 
 def test_a_stream_writes_exactly_once_into_a_broker_in_a_container(project: Project) -> None:

@@ -22,7 +22,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
-from deltaworks.airflow.assets import assets_of_checks
+from deltaworks.airflow.assets import assets_of_checks, checked_asset
+from deltaworks.airflow.events import CheckEvent, cut_of
 from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
 from deltaworks.control import jobs
@@ -93,18 +94,20 @@ def dag_id(name: str) -> str:
     return f"{name}__quality"
 
 
-def check(name: str, dag_run: Any = None, access: Access = ENVIRONMENT) -> dict[str, int]:
+def check(name: str, dag_run: Any = None, access: Access = ENVIRONMENT, outlet_events: Any = None) -> dict[str, int]:
     """Checks the tables and logs what is wrong; fails if anything is worse than a warning.
 
     Returns:
         The number of verdicts per outcome.
     """
+    from deltaworks.lakehouse import cuts
     from deltaworks.quality import Outcome, production  # imports Great Expectations, which takes seconds
 
     settings = access.settings()
     with no_retry_where_it_cannot_help():
         if not production.is_there(settings, name):
             raise AirflowSkipException(f"{name} has no tables yet: nothing to check")
+        cut = cuts.latest(settings.tables, name)
         verdicts = production.check(settings, name, run_id=dag_run.run_id)
     for verdict in verdicts:
         if not verdict.passed:
@@ -113,6 +116,15 @@ def check(name: str, dag_run: Any = None, access: Access = ENVIRONMENT) -> dict[
     log.info("%s", ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     if blocking := [verdict for verdict in verdicts if verdict.blocks]:
         raise AirflowFailException(_summary(name, blocking))
+    event = CheckEvent(
+        suite=name,
+        passed=counts[Outcome.PASSED.value],
+        warnings=len(verdicts) - counts[Outcome.PASSED.value],
+        run=dag_run.run_id,
+        **{"pipeline": name, **cut_of(cut)},
+    )
+    if outlet_events is not None:
+        outlet_events[checked_asset(name)].extra = event.extra
     return counts
 
 

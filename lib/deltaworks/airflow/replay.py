@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Unpack
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, Asset, CronPartitionTimetable, TriggerRule, task
+from airflow.sdk import DAG, CronPartitionTimetable, TriggerRule, task
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow import quality, replay_tasks
@@ -72,7 +72,7 @@ def replay_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
         **arguments(options, tags=["replay", name], tasks=DEFAULTS),
     ) as dag:
         checked = name in jobs.names_with(settings, quality.SUITES)
-        _tasks(name, access, options, outlets=assets_of((*tables.with_days, *tables.whole), options), checked=checked)
+        _tasks(name, access, options, tables=tables, checked=checked)
     return dag
 
 
@@ -81,7 +81,7 @@ def dag_id(name: str) -> str:
     return f"{name}__replay"
 
 
-def _tasks(name: str, access: Access, options: PipelineOptions, *, outlets: list[Asset], checked: bool) -> None:
+def _tasks(name: str, access: Access, options: PipelineOptions, *, tables: Tables, checked: bool) -> None:
     heavy: dict[str, Any] = {"pool": options["heavy_pool"]} if "heavy_pool" in options else {}
     plan = task(task_id="plan", execution_timeout=_SHORT)(replay_tasks.plan)(name, access=access)
     run = _heavy(name, "run", _RUN, access=access, **heavy)
@@ -105,7 +105,8 @@ def _tasks(name: str, access: Access, options: PipelineOptions, *, outlets: list
         access=access,
         execution_timeout=_LONG,
         trigger_rule=TriggerRule.NONE_FAILED,
-        outlets=outlets,
+        tables=tables,
+        outlets=assets_of(tables.all, options),
     )
     verified = task(task_id="verify", execution_timeout=_LONG)(replay_tasks.verify)(name, _REPLAY, access=access)
     cleaned = task(task_id="clean", execution_timeout=_SHORT)(replay_tasks.clean)(name, _REPLAY, access=access)

@@ -29,6 +29,10 @@ class Tables:
     whole: tuple[str, ...]
     """Tables of KTables: each row depends on all earlier history, so they have no days."""
 
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.with_days, *self.whole)
+
     @classmethod
     def of(cls, pipeline: Pipeline) -> Tables:
         sinks = pipeline.plan().tables
@@ -44,7 +48,7 @@ def replay_form(tables: Tables) -> dict[str, Param]:
         "from": _day("From", "First UTC day to publish; empty: from the beginning, or the day of a backfill."),
         "to": _day("To", "First UTC day not to publish; empty: up to the last complete day."),
         "tables": _tables(
-            (*tables.with_days, *tables.whole),
+            tables.all,
             tables.with_days,
             f"Tables to publish; empty: every table that has days ({_listed(tables.with_days)}). Tables without days "
             f"({_listed(tables.whole)}) are published as a whole, so leave From and To empty for them.",

@@ -13,9 +13,11 @@ from deltaworks.airflow import replay_tasks
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.child import command
 from deltaworks.airflow.child_operator import ChildOperator
+from deltaworks.airflow.replay_form import Tables
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
 
 APPROVE, REJECT = "Approve", "Reject"
+_NONE = Tables((), ())
 
 
 class PhaseOperator(ChildOperator):
@@ -91,10 +93,12 @@ class PublishOperator(PhaseOperator):
     Args:
         pipeline: name of the pipeline.
         replay: id of the replay.
+        tables: its tables; `outlets` are their assets, in the order of `Tables.all`, or empty.
     """
 
-    def __init__(self, *, pipeline: str, replay: str, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str, replay: str, tables: Tables = _NONE, **kwargs: Any) -> None:
         super().__init__(pipeline=pipeline, replay=replay, phase="publish", **kwargs)
+        self.tables = tables
 
     def execute(self, context: Context) -> None:
         if context["params"].get("hand_over", False):
@@ -103,6 +107,10 @@ class PublishOperator(PhaseOperator):
             super().execute(context)
         else:
             replay_tasks.publish(self.pipeline, self.replay, context["params"], context["ti"], self.access)
+        if self.outlets:
+            events = replay_tasks.published(self.access.settings(), self.pipeline, self.replay, self.tables)
+            for asset, event in zip(self.outlets, events, strict=True):
+                context["outlet_events"][asset].extra = event.extra
 
 
 class ApproveReplayOperator(HITLBranchOperator):

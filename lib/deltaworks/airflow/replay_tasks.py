@@ -24,6 +24,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from deltaworks import clock, listeners
 from deltaworks.airflow.access import ENVIRONMENT, Access
+from deltaworks.airflow.events import TableEvent, cut_of
+from deltaworks.airflow.replay_form import Tables
 from deltaworks.airflow.tasks import day_of_key, no_retry_where_it_cannot_help, reporter, requester
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError
@@ -97,6 +99,24 @@ def approve(name: str, run: str, approved_by: str | None, access: Access = ENVIR
     with _at_its_turn(settings, run, "publish") as replay:
         if not replay.paths.read_state().has_done("publish"):
             replay.approve(approved_by or replay.plan.request.requested_by)
+
+
+def published(settings: Settings, name: str, run: str, tables: Tables) -> list[TableEvent]:
+    """An event for each of `tables.all`. Of a table that was not published, it names no day."""
+    from deltaworks.lakehouse import cuts
+    from deltaworks.lakehouse.publish import publication
+
+    record = publication.read(PipelinePaths.of(settings, name).publications, run)
+    done = {} if record is None else record.tables
+    cut = cut_of(cuts.latest(settings.tables, name))
+    found = []
+    for table in tables.all:
+        days: list[date] | None = [] if record is not None and table not in done else None
+        if record is not None and table in done and table in tables.with_days:
+            days = _days(record.request.from_ms, record.request.to_ms)
+        version = done[table].version_after if table in done else None
+        found.append(TableEvent(why="published", table=table, days=days, version=version, run=run, **cut))
+    return found
 
 
 def verify(name: str, run: str, access: Access = ENVIRONMENT) -> None:
@@ -241,6 +261,14 @@ def _paths(settings: Settings, name: str, run: str) -> ReplayPaths:
 
 def _day(text: str | None) -> date | None:
     return None if text is None else date.fromisoformat(text)
+
+
+def _days(from_ms: int | None, to_ms: int | None) -> list[date] | None:
+    """The days of a range; None: it has no bound."""
+    if from_ms is None or to_ms is None:
+        return None
+    first, end = (date(1970, 1, 1) + timedelta(milliseconds=time_ms) for time_ms in (from_ms, to_ms))
+    return [first + timedelta(days=number) for number in range((end - first).days)]
 
 
 def _ms(day: date | None) -> int | None:

@@ -3,6 +3,7 @@
 - `job`: `BatchJob`, which a file in `jobs/batch/` defines
 - `jobs`: finds them
 - `definition`: the table of a job
+- `history`: what the history of its table says
 - `running`: runs one for some days
 - `delta_tables`: Delta tables in Spark
 """

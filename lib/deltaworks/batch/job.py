@@ -16,6 +16,8 @@ from deltaworks.topology.columns import Plain, TypedColumn, flat_columns, record
 from deltaworks.topology.table_columns import documented
 
 DAY = "day"
+TABLES = "tables"
+"""A schedule: all tables that the job reads."""
 _CRON = re.compile(r"\S+( \S+){4}")
 
 
@@ -45,7 +47,9 @@ class BatchJob:
         row: a Struct, dataclass or NamedTuple with the columns; one of them is `day: date`.
         key: columns that are unique together; `day` is one of them.
         doc: what the table is, in one sentence.
-        schedule: when Airflow runs it for the day before, as a cron expression in UTC; None: when somebody triggers it.
+        schedule: a cron expression in UTC: when Airflow runs it for the day before. "tables", or a list of tables that
+            it reads: when a day of one of these has closed, or was published, Airflow runs it for that day, once it is
+            closed in all of these. None: when somebody triggers it.
 
     Raises:
         ConfigurationError: the parts do not fit together.
@@ -57,7 +61,7 @@ class BatchJob:
     row: type
     key: Sequence[str]
     doc: str
-    schedule: str | None = "0 2 * * *"
+    schedule: str | Sequence[str] | None = "0 2 * * *"
 
     def __post_init__(self) -> None:
         OWN_TABLE.checked(self.name)
@@ -78,8 +82,7 @@ class BatchJob:
                 f"compute takes ({', '.join(self._parameters)})",
                 "its parameters are `day` and the tables that it reads",
             )
-        if self.schedule is not None and not _CRON.fullmatch(self.schedule):
-            raise self._wrong(f"schedule={self.schedule!r} is no cron expression", "such as '0 2 * * *'")
+        self._check_schedule()
 
     @cached_property
     def columns(self) -> list[TypedColumn]:
@@ -96,6 +99,18 @@ class BatchJob:
         """The tables that it reads."""
         return self._parameters[1:]
 
+    @property
+    def cron(self) -> str | None:
+        """The cron expression by which it runs; None: it has none."""
+        return self.schedule if isinstance(self.schedule, str) and self.schedule != TABLES else None
+
+    @property
+    def waits_for(self) -> list[str]:
+        """The tables whose days it waits for; empty: it runs by time, or by hand."""
+        if self.schedule == TABLES:
+            return self.reads
+        return [] if self.schedule is None or isinstance(self.schedule, str) else list(self.schedule)
+
     @cached_property
     def _parameters(self) -> list[str]:
         return list(inspect.signature(self.compute).parameters)
@@ -108,6 +123,28 @@ class BatchJob:
             tables: a data frame for each of `reads`.
         """
         return self.compute(day, *(tables[name] for name in self.reads))
+
+    def _check_schedule(self) -> None:
+        given, tables = self.schedule, f"tables that it reads: {', '.join(self.reads)}"
+        if given is None or given == TABLES:
+            return
+        if isinstance(given, str):
+            if not _CRON.fullmatch(given):
+                hint = (
+                    f"[{given!r}]"
+                    if given in self.reads
+                    else f"such as '0 2 * * *'; or {TABLES!r}; or a list of tables"
+                )
+                raise self._wrong(f"schedule={given!r} is no cron expression", hint)
+            return
+        if not given:
+            raise self._wrong("schedule=[] names no table", tables)
+        if times := [each for each in given if _CRON.fullmatch(each)]:
+            raise self._wrong(
+                f"schedule={list(given)!r} is a time and tables", f"either {times[0]!r} or a list of {tables}"
+            )
+        if unknown := [each for each in given if each not in self.reads]:
+            raise self._wrong(f"schedule= waits for {', '.join(unknown)}, which it does not read", tables)
 
     def _wrong(self, what: str, hint: str) -> ConfigurationError:
         return ConfigurationError(f"The batch job '{self.name}': {what}.", hint=hint)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.dataset as pads
 
 from deltaworks import clock
 from deltaworks.batch import delta_tables, jobs
 from deltaworks.batch.definition import KIND, definition
+from deltaworks.batch.history import Note, Read
 from deltaworks.batch.job import BatchJob
 from deltaworks.catalogue.table import refresh_on_the_way
 from deltaworks.dsl import failures
@@ -35,8 +35,6 @@ from deltaworks.quality import Suites, Verdict, results, suites
 from deltaworks.quality.of_day import judge_day
 from deltaworks.settings import Settings
 from deltaworks.tables import Table, Tables
-
-_NOTE_FORMAT = 1
 
 Report = Callable[[str], None]
 
@@ -217,15 +215,10 @@ def _inputs(root: Path, job: BatchJob, at: Mapping[str, Cut]) -> dict[str, Table
 def _note(job: BatchJob, day: dt.date, run_id: str, at: Mapping[str, Cut]) -> str:
     """What the history of the table says of the commit."""
     read = {
-        pipeline: {
-            "query": cut.query,
-            "batch": cut.batch_id,
-            "tables": {t: v for t, v in cut.tables.items() if t in job.reads},
-        }
+        pipeline: Read(cut.query, cut.batch_id, {t: v for t, v in cut.tables.items() if t in job.reads})
         for pipeline, cut in at.items()
     }
-    note = {"format": _NOTE_FORMAT, "job": job.name, "day": day, "run": run_id, "read": read}
-    return msgspec.json.encode(note).decode()
+    return Note(job=job.name, day=day, run=run_id, read=read).text
 
 
 def _clear(folder: Path) -> None:

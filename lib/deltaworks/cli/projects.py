@@ -1,4 +1,4 @@
-"""The commands `init`, `new pipeline` and `test`: a project of your own, one more pipeline, and its tests."""
+"""The commands `init`, `new pipeline`, `new batch` and `test`: a project of your own, what you add, and its tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from deltaworks.cli.console import out
 from deltaworks.errors import ConfigurationError
-from deltaworks.names import PIPELINE
+from deltaworks.names import OWN_TABLE, PIPELINE, hint_of
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ Shows = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
     app.command(rich_help_panel="Project")(init)
-    group = typer.Typer(help="Add a pipeline to the project.", no_args_is_help=True)
+    group = typer.Typer(help="Add a pipeline or a batch job to the project.", no_args_is_help=True)
     group.callback()(lambda: None)
     group.command("pipeline")(new_pipeline)
+    group.command("batch")(new_batch)
     app.add_typer(group, name="new", rich_help_panel="Project")
     app.command(rich_help_panel="Project", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
         test
@@ -83,6 +84,26 @@ def new_pipeline(
         out.print(Text(file))
 
 
+def new_batch(
+    name: Annotated[str, typer.Argument(help="Name of the batch job: its file in jobs/batch/, without `.py`.")],
+    reads: Annotated[str, typer.Option(help="The table of a pipeline that it reads.")],
+) -> None:
+    """Add a batch job with its test: rows of a table per day, to begin with."""
+    settings = Settings.from_environment()
+    OWN_TABLE.checked(name)
+    values = _names(name, "batch job")
+    pipeline, time = _table(settings, reads, name)
+    row = "".join(word.capitalize() for word in name.split("_"))
+    values |= {"pipeline": pipeline, "table": reads, "time": time, "row": row}
+    files = {
+        f"jobs/batch/{name}.py": _rendered("batch.py", values),
+        f"tests/test_{name}_live.py": _rendered("test_batch_live.py", values),
+    }
+    _write(settings.project, files)
+    for file in files:
+        out.print(Text(file))
+
+
 def test(context: typer.Context) -> None:
     """Run the tests of the project with pytest, which gets all further arguments; needs neither Kafka nor Spark."""
     import importlib.util
@@ -107,11 +128,45 @@ def _pipeline_files(name: str, shows: Kind) -> dict[str, str]:
     }
 
 
-def _names(name: str) -> dict[str, str]:
+def _table(settings: Settings, table: str, new: str) -> tuple[str, str]:
+    """The pipeline that writes a table, and the column with the time of a row.
+
+    Raises:
+        ConfigurationError: no pipeline writes it, its rows have no time, or a pipeline writes the `new` table.
+    """
+    from deltaworks.control import jobs
+    from deltaworks.topology.nodes.sinks import TableKind
+
+    found: dict[str, tuple[str, str | None]] = {}
+    for name in jobs.names(settings):
+        pipeline = jobs.load(settings, name)
+        for sink in pipeline.plan().tables:
+            found[sink.table] = name, {TableKind.APPEND: "timestamp", TableKind.WINDOWED: "window_start"}.get(sink.kind)
+            if sink.kind is TableKind.CHANGELOG:
+                found[f"{sink.table}_changelog"] = name, "timestamp"
+        if pipeline.dead_letters.table is not None:
+            found[pipeline.dead_letters.table] = name, "timestamp"
+    if table not in found:
+        raise ConfigurationError(
+            f"No pipeline of {settings.project} writes a table '{table}'.", hint=hint_of(table, list(found), "tables")
+        )
+    if new in found:
+        raise ConfigurationError(
+            f"The pipeline '{found[new][0]}' writes a table '{new}' already.", hint="choose another name"
+        )
+    name, time = found[table]
+    if time is None:
+        raise ConfigurationError(
+            f"The rows of '{table}' have no time: it is a table of what holds now.", hint=f"--reads {table}_changelog"
+        )
+    return name, time
+
+
+def _names(name: str, what: str = "pipeline") -> dict[str, str]:
     PIPELINE.checked(name)
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ConfigurationError(
-            f"A pipeline cannot be called '{name}': its file is a module of Python.", hint="letters, digits and '_'"
+            f"A {what} cannot be called '{name}': its file is a module of Python.", hint="letters, digits and '_'"
         )
     return {"name": name, "topic": name.replace("_", "-"), "table": name, "title": name.replace("_", " ").capitalize()}
 

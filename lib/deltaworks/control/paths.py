@@ -206,6 +206,11 @@ class PipelinePaths:
         return self.root / "codes"
 
     @property
+    def closed_days(self) -> Path:
+        """How far the days of its tables are closed, and what was said of it; see `control.closed_days`."""
+        return self.root / "closed-days.json"
+
+    @property
     def records_set_aside(self) -> Path:
         """The list of records that were set aside; see `control.set_aside`."""
         return self.root / "set-aside"

@@ -48,7 +48,9 @@ HOUR_MS = 3_600_000
 MIDNIGHT_MS = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000)
 """The end of the first day of the sample data, which begins at noon with four payments a minute."""
 NAME = "payments"
-DAG_IDS = {f"{NAME}__stream", f"{NAME}__replay", f"{NAME}__quality", "streams__reconcile", "streams__maintenance"}
+DAG_IDS = {f"{NAME}__{kind}" for kind in ("stream", "replay", "quality")} | {
+    f"streams__{kind}" for kind in ("reconcile", "days", "maintenance")
+}
 COMPONENTS = (
     ("api-server",),
     ("dag-processor",),
@@ -60,10 +62,11 @@ MARK = "deltaworks/newer.py"
 BUG = ".sum(lambda payment: payment.amount * 2,"
 RIGHT = ".sum(lambda payment: payment.amount,"
 DAGS = """
-from deltaworks.airflow.dags import maintenance_dag, pipelines_dags, reconcile_dag
+from deltaworks.airflow.dags import days_dag, maintenance_dag, pipelines_dags, reconcile_dag
 
 globals().update(pipelines_dags(project="{project}", conn_id="deltaworks_default", owner="shop"))
 reconcile = reconcile_dag(project="{project}", conn_id="deltaworks_default")
+days = days_dag(project="{project}", conn_id="deltaworks_default")
 maintenance = maintenance_dag(project="{project}", conn_id="deltaworks_default")
 """
 PROD = """

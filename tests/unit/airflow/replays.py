@@ -12,6 +12,7 @@ from deltaworks.control import jobs
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.lakehouse.publish.comparison import Comparison, Day, RowCounts, TableComparison
+from deltaworks.lakehouse.publish.publication import PublicationRecord, PublicationRequest, TablePublication
 from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.quality.verdict import Outcome, Verdict
 from deltaworks.replay import runs
@@ -73,8 +74,7 @@ def take_notes(patch: Any) -> Notes:
 
     def publish(self: ReplayRun, engines: Engines | None, state: ReplayState, report: Report) -> None:
         notes.note("publish")
-        self.paths.publication.parent.mkdir(parents=True, exist_ok=True)
-        self.paths.publication.write_text("{}")
+        write_publication(self.paths, self.plan.run_id, "wordcount_hours")
 
     def verify(self: ReplayRun, state: ReplayState, report: Report) -> None:
         notes.note("verify")
@@ -154,6 +154,28 @@ def write_findings(paths: ReplayPaths, *verdicts: Verdict, **table: Any) -> None
     comparison = Comparison(tables=(differing,), scope=scope, compared_ms=0, seconds=0.1)
     paths.comparison.write_bytes(msgspec.json.encode(comparison))
     paths.verdicts.write_bytes(msgspec.json.encode(verdicts or (verdict(),), enc_hook=str))
+
+
+def write_publication(paths: ReplayPaths, run_id: str, *tables: str, **days: int | None) -> None:
+    """The record of a publication of some tables, each of which has the version 8 since."""
+    request = PublicationRequest(
+        run_id=run_id,
+        pipeline="wordcount",
+        code_version="0123456789ab",
+        batches=(0, 41),
+        end_offsets={},
+        tables=tables,
+        requested_by="somebody",
+        **days,
+    )
+    done = TablePublication(
+        version_before=7, version_after=8, removed_files=1, removed_rows=1, added_files=1, added_rows=1
+    )
+    record = PublicationRecord(
+        request=request, state="published", round=1, tables=dict.fromkeys(tables, done), begun_ms=0, files={}
+    )
+    paths.publication.parent.mkdir(parents=True, exist_ok=True)
+    record.save(paths.publication.parent)
 
 
 def _day(day: str, **rows: int) -> Day:

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
+from deltaworks.airflow.events import CheckEvent, TableEvent
 from deltaworks.airflow.options import PipelineOptions
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "airflow.md").read_text()
+BATCH_PAGE = (ROOT / "docs" / "tables" / "batch.md").read_text()
 DAG_FILES = re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -20,7 +22,7 @@ DAG_FILES = re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     ("number", "dags"),
     [
         (0, {"report"}),
-        (1, {"streams__reconcile", "streams__maintenance", "orders__stream", "orders__replay", "clicks__stream"}),
+        (1, {"streams__reconcile", "streams__days", "streams__maintenance", "orders__stream", "clicks__stream"}),
         (2, {"orders__stream", "clicks__quality"}),
         (3, {"monthly_report"}),
     ],
@@ -33,6 +35,22 @@ def test_a_dag_file_on_the_page_makes_dags(number: int, dags: set[str]) -> None:
 
     assert dags <= {value.dag_id for value in module.values() if isinstance(value, DAG)}
     assert len(DAG_FILES) == 4
+
+
+def test_the_dag_on_the_page_of_batch_jobs_waits_for_a_table() -> None:
+    module: dict[str, Any] = {}
+    found = re.findall(r"^```py\n(.*?)^```$", BATCH_PAGE, re.MULTILINE | re.DOTALL)
+
+    exec(found[-1].replace('table_asset("enriched_orders")]):', 'table_asset("enriched_orders")]) as dag:'), module)
+
+    assert [asset.uri for asset in module["dag"].schedule] == ["x-deltaworks://tables/enriched_orders"]
+    assert [task.task_id for task in module["dag"].tasks] == ["report"]
+
+
+def test_the_page_names_every_field_of_an_event() -> None:
+    fields = {*TableEvent.__struct_fields__, *CheckEvent.__struct_fields__}
+
+    assert [name for name in fields if f"`{name}`" not in BATCH_PAGE] == []
 
 
 def test_the_page_has_every_option() -> None:

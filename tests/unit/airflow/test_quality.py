@@ -15,8 +15,11 @@ from airflow.serialization.encoders import encode_timetable
 from airflow.timetables import trigger
 from airflow.timetables.base import TimeRestriction
 
+from deltaworks.airflow.assets import checked_asset
 from deltaworks.airflow.quality import check, quality_dag
 from deltaworks.errors import ConfigurationError, TransientError
+from deltaworks.lakehouse import cuts
+from deltaworks.lakehouse.cuts import Cut
 from deltaworks.quality import Outcome, Verdict, production
 
 RUN = SimpleNamespace(run_id="scheduled__1")
@@ -73,6 +76,27 @@ def test_tables_that_are_as_they_should_be_pass(tables: Production, caplog: pyte
     assert counts == {"passed": 1, "failed": 0, "error": 0}
     assert tables.asked == [("orders", "scheduled__1")]
     assert said(caplog, logging.INFO) == ["1 passed, 0 failed, 0 error"]
+
+
+def test_a_check_that_has_passed_tells_what_it_has_checked(tables: Production, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = Cut(pipeline="orders", query="q", batch_id=7, at_ms=1_790_000_000_000, tables={})
+    monkeypatch.setattr(cuts, "latest", lambda root, name: cut)
+    outlets = {checked_asset("orders"): SimpleNamespace(extra={})}
+    tables.verdicts = [PASSED, WARNING]
+
+    check("orders", RUN, outlet_events=outlets)
+
+    assert [each.extra for each in outlets.values()] == [
+        {
+            "suite": "orders",
+            "passed": 1,
+            "warnings": 1,
+            "run": "scheduled__1",
+            "pipeline": "orders",
+            "batch_id": 7,
+            "at": "2026-09-21T14:13:20Z",
+        }
+    ]
 
 
 def test_what_is_wrong_fails_the_run_and_is_in_the_log(tables: Production, caplog: pytest.LogCaptureFixture) -> None:

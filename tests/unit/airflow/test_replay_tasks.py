@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +12,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from deltaworks.airflow import replay_tasks
+from deltaworks.airflow.replay_form import Tables
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError, StackError, TableError
 from deltaworks.replay import runs
 from deltaworks.replay.model import ReplayPaths
 from deltaworks.settings import Settings
-from tests.unit.airflow.replays import Notes, phase_done, planned, project_settings, take_notes
+from tests.unit.airflow.replays import Notes, phase_done, planned, project_settings, take_notes, write_publication
 
 NAME = "wordcount"
 DAY_MS = 86_400_000
@@ -363,3 +365,35 @@ def test_an_id_that_leads_elsewhere_is_refused_and_nothing_is_deleted(
 
     assert kept.exists()
     assert notes.done == []
+
+
+TABLES = Tables(with_days=("wordcount_hours", "wordcount_dead_letters"), whole=("wordcount_counts",))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "days"),
+    [
+        ({"from_ms": NOV_22_MS, "to_ms": NOV_22_MS + 2 * DAY_MS}, [date(2026, 11, 22), date(2026, 11, 23)]),
+        ({"from_ms": None, "to_ms": NOV_22_MS}, None),
+        ({"from_ms": NOV_22_MS, "to_ms": None}, None),
+    ],
+)
+def test_the_events_of_a_publication_name_the_days_of_each_table(
+    settings: Settings, bounds: dict[str, Any], days: list[date] | None
+) -> None:
+    write_publication(folder(settings, "r"), "r", "wordcount_hours", "wordcount_counts", **bounds)
+
+    events = replay_tasks.published(settings, NAME, "r", TABLES)
+
+    assert [(event.table, event.days, event.version) for event in events] == [
+        ("wordcount_hours", days, 8),
+        ("wordcount_dead_letters", [], None),
+        ("wordcount_counts", None, 8),
+    ]
+    assert {(event.why, event.run) for event in events} == {("published", "r")}
+
+
+def test_after_a_handover_any_day_may_have_changed(settings: Settings) -> None:
+    events = replay_tasks.published(settings, NAME, "r", TABLES)
+
+    assert [(event.table, event.days) for event in events] == [(table, None) for table in TABLES.all]

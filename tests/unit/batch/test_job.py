@@ -74,11 +74,30 @@ def test_columns_and_their_meaning_are_those_of_the_row() -> None:
         ({"compute": lambda orders: orders}, r"compute takes \(orders\)"),
         ({"compute": lambda day: day}, r"compute takes \(day\)"),
         ({"schedule": "nightly"}, "is no cron expression"),
+        ({"schedule": "users"}, r"is no cron expression(.|\n)*\['users'\]"),
+        ({"schedule": []}, "names no table(.|\n)*enriched_orders, users"),
+        ({"schedule": ["user"]}, "waits for user, which it does not read(.|\n)*enriched_orders, users"),
+        ({"schedule": ["0 2 * * *", "users"]}, "is a time and tables(.|\n)*either '0 2"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         job(**given)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "cron", "waits_for"),
+    [
+        ("0 2 * * *", "0 2 * * *", []),
+        ("tables", None, ["enriched_orders", "users"]),
+        (["users"], None, ["users"]),
+        (None, None, []),
+    ],
+)
+def test_it_runs_by_time_or_when_days_of_tables_close(schedule: Any, cron: str | None, waits_for: list[str]) -> None:
+    made = job(schedule=schedule)
+
+    assert (made.cron, made.waits_for) == (cron, waits_for)
 
 
 @pytest.fixture
@@ -122,6 +141,54 @@ def test_an_unknown_job_is_told_which_there_are(project: Settings) -> None:
 
     with pytest.raises(ConfigurationError, match=r"There is no batch job 'sale'(.|\n)*: sales"):
         jobs.load(project, "sale")
+
+
+PIPELINE = """
+from deltaworks import DeadLetters, Pipeline, StreamsBuilder
+
+
+def topology(builder: StreamsBuilder) -> None:
+    builder.table("users", key=str, value=str, store="users").to_delta("users")
+    builder.stream("orders", key=str, value=str).to_delta("enriched_orders")
+
+
+pipeline = Pipeline(name="orders", topology=topology, dead_letters=DeadLetters(table="orders_dead"), archive=True)
+"""
+JOB = """
+from tests.unit.batch.test_job import Sales, job
+
+def compute(day, {table}): ...
+
+job = job(name="{name}", compute=compute)
+"""
+
+
+@pytest.mark.parametrize("table", ["users", "users_changelog", "enriched_orders", "orders_dead", "orders_archive"])
+def test_it_may_read_every_table_of_its_pipelines(project: Settings, table: str) -> None:
+    (project.jobs / "orders.py").write_text(PIPELINE)
+    write(project, "sales", JOB.format(table=table, name="sales"))
+
+    assert jobs.load(project, "sales").reads == [table]
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "pipeline", "message"),
+    [
+        ("enriched_order", "sales", PIPELINE, "which orders do not have(.|\n)*did you mean 'enriched_orders'"),
+        ("users", "orders_dead", PIPELINE, "has the name of a table of orders"),
+        ("users", "sales", None, "reads tables of 'orders', which cannot be loaded: There is no file"),
+        ("users", "sales", "\n1 / 0", "cannot be loaded: jobs/orders.py fails when it is imported"),
+    ],
+)
+def test_tables_that_its_pipelines_do_not_write_are_refused_when_it_is_loaded(
+    project: Settings, table: str, name: str, pipeline: str | None, message: str
+) -> None:
+    if pipeline is not None:
+        (project.jobs / "orders.py").write_text(pipeline)
+    write(project, name, JOB.format(table=table, name=name))
+
+    with pytest.raises(ConfigurationError, match=message):
+        jobs.load(project, name)
 
 
 def test_the_example_is_found() -> None:

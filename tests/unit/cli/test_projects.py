@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import random
 import re
 import subprocess
@@ -65,12 +66,14 @@ def test_a_new_project_passes_its_own_tests(monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with a pipeline of each kind, which has the name of the kind."""
+    """A project with a pipeline of each kind, which has the name of the kind, and a batch job."""
     project = tmp_path_factory.mktemp("shows")
     with pytest.MonkeyPatch.context() as monkeypatch:
         for number, kind in enumerate(KINDS):
             command = ("new", "pipeline", name_of(kind)) if number else ("init", "--pipeline", name_of(kind))
             assert deltaworks(monkeypatch, project, *command, "--shows", kind) == 0
+        read = f"{name_of(KINDS[0])}_revenue"
+        assert deltaworks(monkeypatch, project, "new", "batch", "daily_revenue", "--reads", read) == 0
     return project
 
 
@@ -131,6 +134,52 @@ def test_nothing_is_overwritten(
     assert files(tmp_path) == {"README.md"}
     assert (tmp_path / "README.md").read_text() == "mine"
     assert f"{tmp_path} has already README.md." in capsys.readouterr().err
+
+
+def test_a_new_batch_job_waits_for_the_table_that_it_reads(project: Path) -> None:
+    settings = Settings.from_environment({"DELTAWORKS_PROJECT": str(project)})
+    code = "from deltaworks.batch import jobs; from deltaworks.settings import Settings; "
+    code += "job = jobs.load(Settings.from_environment(), 'daily_revenue'); print(job.waits_for, job.key)"
+
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=project,
+        env={**os.environ, **settings.process_environment(), "PYTHONPATH": str(ROOT / "lib")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert said.strip() == "['shows_windows_revenue'] ['day']"
+    assert {"jobs/batch/daily_revenue.py", "tests/test_daily_revenue_live.py"} <= files(project)
+
+
+@pytest.mark.parametrize(
+    ("name", "reads", "message"),
+    [
+        ("a-b", "payments_revenue", "cannot be"),
+        ("quality_results", "payments_revenue", "cannot be"),
+        ("daily", "payments", "did you mean 'payments_revenue'"),
+        ("payments_revenue", "payments_dead_letters", "writes a table 'payments_revenue' already"),
+    ],
+)
+def test_a_batch_job_that_cannot_be_made_is_refused(
+    name: str,
+    reads: str,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for module in [each for each in sys.modules if each == "jobs" or each.startswith("jobs.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert deltaworks(monkeypatch, tmp_path, "init") == 0
+
+    assert deltaworks(monkeypatch, tmp_path, "new", "batch", name, "--reads", reads) == 78
+
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "jobs" / "batch").exists()
 
 
 @pytest.mark.parametrize("name", ["class", "a-b", "../x", "1st", ""])
