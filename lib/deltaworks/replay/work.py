@@ -89,8 +89,8 @@ def _process_more(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, pl
         host.run(recorded)
 
 
-def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple[Callable[[], Reader], Iterable[Step]]:
-    """The records, without those of persons whose data was erased, and the steps in which the stream processed them."""
+def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple[History, Iterable[Step]]:
+    """The records, and the steps in which the stream processed them."""
     topology = pipeline.plan()
     record = PipelinePaths.of(settings, pipeline.name).batches
     begin = globals_start(batches.read(record), plan.global_partitions)
