@@ -82,6 +82,7 @@ def read(settings: Settings, name: str, checkpoint: Path, folder: Path, scratch:
         extra=settings.spark_of(name) | _ONE_BY_ONE,
     )
     try:
+        _ = spark.streams.active  # registers the coordinator of state stores, without which none can be loaded
         for operator in StateFiles(checkpoint, None).operators():
             _read_operator(spark, checkpoint, int(operator.name), folder)
     except PySparkException as error:
