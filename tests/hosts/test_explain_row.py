@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ import pytest
 from deltaworks import DeadLetters, Pipeline, Secret, StreamsBuilder, TimeWindows, Topic
 from deltaworks.cli import app as cli
 from deltaworks.cli import listings
+from deltaworks.cli.explain import show
 from deltaworks.control.intents import Intents
 from deltaworks.errors import ConfigurationError, DeltaworksError, TableError
 from deltaworks.explain import explaining
@@ -60,6 +62,10 @@ def sold(order: Order, buyer: Buyer) -> Sold:
     return Sold(buyer.name, buyer.country, order.amount, len(order.mail))
 
 
+def noted(order: Order) -> str:
+    return f"asked {order.mail}" if order.amount % 2 == 0 else "nothing"
+
+
 def shop(builder: StreamsBuilder) -> None:
     buyers = builder.table("buyers", key=str, value=Buyer, store="buyers")
     buyers.to_delta("buyers", key="buyer_id")
@@ -70,6 +76,10 @@ def shop(builder: StreamsBuilder) -> None:
         int, lambda _, order, total: total + order.amount, value=int, store="minutes"
     ).to_delta("minutes", key="buyer_id", value="amount")
     orders.group_by_key().count(store="counts").to_delta("counts", key="buyer_id", value="orders")
+    orders.map_values(noted, value=str).to_table(store="notes").to_delta("notes", key="buyer_id", value="note")
+    orders.group_by(lambda _, order: order.mail, key=str, name="by-mail").count(store="mails").to_delta(
+        "mails", key="mail", value="orders"
+    )
 
 
 def shopping(home: Path, **options: Any) -> Explained:
@@ -147,7 +157,7 @@ def test_a_row_that_is_replaced_names_only_the_last_record(shop_: Explained) -> 
     [
         (Question("minutes", ("ann",), minute(9)), TableError, r"begin at .*T.*:00, .*T"),
         (Question("minutes", ("ann",)), ConfigurationError, r"6 windows of this key.*\n.*--window"),
-        (Question("counts", ("an",)), TableError, r"no row with buyer_id = 'an'.*\n.*similar: ann"),
+        (Question("counts", ("an",)), TableError, "no row with buyer_id = 'an'"),
         (Question("counts", ("ann",), minute(1)), ConfigurationError, "has no windows"),
         (Question("counts", ()), ConfigurationError, r"1 column \(buyer_id\), but --key was given 0 times"),
         (Question("sold", ("ann",)), ConfigurationError, r"12 rows of this key.*\n.*--source"),
@@ -203,13 +213,18 @@ def test_the_limit_is_kept_and_told(shop_: Explained) -> None:
 
     assert found.records_read <= 7
     assert not found.reproduced
-    assert any(note.startswith(f"looked back to batch {found.first_batch}; older") for note in found.notes)
+    total = shop_(Question("counts", ("bob",))).records_read
+    assert (
+        f"read {found.records_read} of {total} records, back to batch {found.first_batch}; older ones were not read, "
+        f"because --max-records is 7; --max-records {total} reads all of them"
+    ) in found.notes
+    assert shop_(Question("counts", ("bob",)), max_records=total).reproduced
 
 
 def test_a_limit_that_leaves_out_all_records_of_the_row_is_an_error(tmp_path: Path) -> None:
     shop_ = shopping(tmp_path, idle_timeout=timedelta(days=9))  # so all history is needed, and read from its end
 
-    with pytest.raises(TableError, match=r"None of the records that were read(.|\n)*--max-records"):
+    with pytest.raises(TableError, match=r"None of the records that were read(.|\n)*read \d of 22 records"):
         shop_(Question("minutes", ("ann",), minute(0)), max_records=4)
 
 
@@ -221,20 +236,23 @@ def test_a_row_of_a_window_does_not_need_what_is_older(shop_: Explained) -> None
     assert early.reproduced
 
 
+class _With:
+    """A builder for which every order has another amount."""
+
+    def __init__(self, builder: StreamsBuilder, amount: Callable[[Order], int]) -> None:
+        self._builder, self._amount = builder, amount
+
+    def table(self, *args: Any, **kwargs: Any) -> Any:
+        return self._builder.table(*args, **kwargs)
+
+    def stream(self, *args: Any, **kwargs: Any) -> Any:
+        orders = self._builder.stream(*args, **kwargs)
+        return orders.map_values(lambda order: Order(order.mail, self._amount(order)), value=Order)
+
+
 def test_code_that_does_something_else_is_noticed(shop_: Explained) -> None:
     def other(builder: StreamsBuilder) -> None:
-        shop(_Doubling(builder))  # type: ignore[arg-type]
-
-    class _Doubling:
-        def __init__(self, builder: StreamsBuilder) -> None:
-            self._builder = builder
-
-        def table(self, *args: Any, **kwargs: Any) -> Any:
-            return self._builder.table(*args, **kwargs)
-
-        def stream(self, *args: Any, **kwargs: Any) -> Any:
-            orders = self._builder.stream(*args, **kwargs)
-            return orders.map_values(lambda order: Order(order.mail, 2 * order.amount), value=Order)
+        shop(_With(builder, lambda order: 2 * order.amount))  # type: ignore[arg-type]
 
     pipeline = replace(shop_.stream.pipeline, topology=other)
     found = shop_(Question("minutes", ("ann",), minute(2)), pipeline=pipeline)
@@ -292,6 +310,59 @@ class TestMasking:
         assert found.reproduced and found.masking_changes == ("letters",)
         assert found.row["buyer_id"] == found.case.identity["buyer_id"] != "bob"
         assert len(found.inputs) == 2
+
+    def test_earlier_values_are_hidden_even_if_the_last_one_has_no_secret(self, shop_: Explained) -> None:
+        found = shop_(Question("notes", ("ann",)))
+
+        assert found.reproduced and found.row["note"] == "nothing"
+        assert any(str(each.values["note"]).startswith("asked masked-") for each in found.changes)
+        assert "@example.org" not in repr(found)
+
+    def test_a_row_that_is_not_reproduced_shows_no_secret_either(self, shop_: Explained) -> None:
+        rows = [row for row in shop_.rows("mails") if row["mail"] == "bob@example.org"]
+        found = shop_(Question("mails", (rows[0]["mail"],)), max_records=7)
+
+        assert not found.reproduced
+        assert "@example.org" not in repr(found) and found.row["orders"] == rows[0]["orders"]
+        assert found.row["mail"].startswith("masked-")
+
+    def test_two_cases_of_one_row_have_other_replacements_and_each_gives_its_row(self, shop_: Explained) -> None:
+        schema = next(each for each in shop_.tables() if each.name == "sold")
+        one, other = (shop_(asked(schema, shop_.rows("sold")[0])) for _ in range(2))
+
+        assert one.row["buyer"] != other.row["buyer"]
+        assert one.case.found(shop_.stream.pipeline) == one.row
+        assert other.case.found(shop_.stream.pipeline) == other.row
+
+    def test_no_error_names_keys_that_may_be_made_of_a_secret(self, shop_: Explained) -> None:
+        with pytest.raises(TableError) as error:
+            shop_(Question("mails", ("bo@example.org",)))
+
+        assert "bob@" not in str(error.value) and "similar" not in str(error.value)
+
+    def test_what_a_function_says_of_a_secret_is_not_passed_on(self, shop_: Explained) -> None:
+        def failing(builder: StreamsBuilder) -> None:
+            shop(_With(builder, lambda order: int(order.mail)))  # type: ignore[arg-type]
+
+        with pytest.raises(TableError, match=r"A record failed in operator .*\.(.|\n)*not shown") as error:
+            shop_(Question("counts", ("ann",)), pipeline=replace(shop_.stream.pipeline, topology=failing))
+
+        assert "@example.org" not in "".join(traceback.format_exception(error.value))
+
+    def test_no_file_and_no_line_of_the_terminal_has_a_secret(
+        self, shop_: Explained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        schema = next(each for each in shop_.tables() if each.name == "sold")
+        found = shop_(asked(schema, shop_.rows("sold")[0]))
+        names = {row["buyer"] for row in shop_.rows("sold")}
+
+        files = write_test(found, tmp_path / "test_sold.py")
+        show(found, 10, shop_.stream.settings)
+        shown = capsys.readouterr()
+        texts = [*(file.read_text() for file in files), *map(str, files), shown.out, shown.err]
+
+        assert "masked-" in shown.out and "masked-" in files[1].read_text()
+        assert not [text for text in texts if "@example.org" in text or any(name in text for name in names)]
 
 
 class TestWrittenTest:
@@ -381,6 +452,11 @@ class TestCommand:
         assert "reproduced: " in shown
         assert str(count) in shown
 
+    def test_a_key_that_does_not_exist_is_refused_and_names_similar_ones(self, terminal: Run, tmp_path: Path) -> None:
+        word = max(words_of(tmp_path), key=len)
+
+        assert f"similar: {word}" in terminal("wordcount_counts", "--key", word + "x", code=65)
+
     def test_its_document_has_the_schema(self, terminal: Run, tmp_path: Path) -> None:
         word = max(words_of(tmp_path), key=words_of(tmp_path).__getitem__)
         file = tmp_path / "test_word.py"
@@ -396,7 +472,7 @@ class TestCommand:
         shown = terminal("wordcount_counts", "--key", word, "--max-records", "1", code=1)
 
         assert "not reproduced" in shown
-        assert "looked back to batch" in shown
+        assert "back to batch" in shown and "reads all of them" in shown
 
     @pytest.mark.parametrize(
         ("arguments", "code", "text"),

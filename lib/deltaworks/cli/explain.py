@@ -60,6 +60,8 @@ def explain(
     settings, steps = Settings.from_environment(), Steps(silent=as_json)
     asked = _question(table, key or [], window, source)
     pipeline = jobs.load(settings, question.pipeline_of(settings.tables, table))
+    if as_deployed and (batch := explaining.written_in(settings, pipeline, asked)) is not None:
+        _run_as_deployed(settings, explaining.code_in(settings, pipeline.name, batch), batch)
     with steps.step(f"explain a row of {table}") as report, _without_logs():
         explained = explaining.explain(
             settings,
@@ -70,7 +72,7 @@ def explain(
             report=report,
         )
     if as_deployed:
-        _run_as_deployed(settings, explained)
+        _run_as_deployed(settings, explained.changes[0].code, explained.changes[0].batch)
     files = [] if write_test is None else written.write_test(explained, write_test)
     if as_json:
         from deltaworks.cli import listings
@@ -106,25 +108,26 @@ def _question(table: str, key: list[str], window: str | None, source: str | None
     return Question(table, tuple(key), None if window is None else catalog.time_of(window), place)
 
 
-def _run_as_deployed(settings: Settings, explained: Explanation) -> None:
-    """Runs the same command from the archive of the code that wrote the row; returns if this is that code."""
+def _run_as_deployed(settings: Settings, digest: str | None, batch: int) -> None:
+    """Runs the same command from the archive of the code that ran a batch; returns if this process has done so."""
     import os
     import sys
 
     from deltaworks.control import code
 
-    wrote = explained.changes[0]
-    if wrote.code is None:
+    if settings.code is not None:
+        return
+    if digest is None:
         raise ConfigurationError(
-            f"It is no longer known which code ran batch {wrote.batch}.",
+            f"It is no longer known which code ran batch {batch}.",
             hint="the last batches say it; leave --as-deployed out to use the current code",
         )
-    if wrote.code == code.digest(settings):
+    if digest == code.digest(settings):
         return
-    found = code.find(settings, wrote.code)
+    found = code.find(settings, digest)
     if not (found.path / "deltaworks" / "explain").is_dir():
         raise ConfigurationError(
-            f"The code that ran batch {wrote.batch}, {wrote.code}, has no `deltaworks explain`.",
+            f"The code that ran batch {batch}, {digest}, has no `deltaworks explain`.",
             hint="leave --as-deployed out to use the current code",
         )
     environment = {**os.environ, **settings.with_code(found.path).driver_environment()}

@@ -22,6 +22,8 @@ from deltaworks.topology.nodes import (
     Passthrough,
     Peek,
     SelectKey,
+    StreamTableJoin,
+    Suppress,
     TableAggregate,
     TableFilter,
     TableMapValues,
@@ -31,6 +33,8 @@ from deltaworks.topology.nodes.aggregates import AggregateNode
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.plan import Plan
 
+EVERY_OF_ITS_TASKS = "every record of its tasks"
+EVERY = "every record"
 _PASSING = (
     CogroupMerge, Filter, Map, MapValues, Merge, Passthrough, Peek, SelectKey, TableFilter, TableMapValues,
     TableToStream,
@@ -52,9 +56,13 @@ class Candidates:
     """The records on which a row may depend.
 
     Args:
-        trace: what happened up to the last write of the row.
+        trace: what happened up to the end of the batch that wrote the row.
         writes: the steps that wrote the core.
         closing: the step after which the row was final; None: it is not, or does not say.
+
+    A record cache forwards the last update of a batch, with the time and the source of the last record that touched it,
+    even if that record changed nothing. And what an operator holds back it gets later than in the trace. So steps after
+    the last write may matter too, up to the end of the trace.
     """
 
     trace: Trace
@@ -94,11 +102,10 @@ class Candidates:
             by_last_step: By the last step that came from the record, which is the order in which the task of the row
                 got them; else by the first.
         """
-        last = self._last
         place = {record: steps[0] for record, steps in self.trace.own.items()}
         if by_last_step:
             for number in self._closure:
-                if number <= last and (record := self._record_of(number)) >= 0:
+                if (record := self._record_of(number)) >= 0:
                     place[record] = max(place[record], number)
         return place
 
@@ -117,12 +124,26 @@ class Candidates:
                 steps |= set(self._with_parents(steps))
             yield Level(self._records(steps), "what it looked up")
         yield Level(self._records(self._closure), "all that it depends on through stores")
+        yield Level(self._records(self._closed(self._touching(self._closure))), "later updates of the same batch")
         newest = {self.trace.steps[number].newest for number in self._closure} - {-1}
         yield Level(self._records(self._closed([*self._closure, *newest])), "records that move stream time")
         tasks = {self.trace.steps[number].task for number in self._closure}
-        mine = [number for number in range(self._last + 1) if self.trace.steps[number].task in tasks]
-        yield Level(self._records(self._ancestry(mine)), "every record of its tasks")
-        yield Level(self._records(range(self._last + 1)), "every record")
+        for last in (self._last, len(self.trace.steps) - 1):
+            mine = [number for number in range(last + 1) if self.trace.steps[number].task in tasks]
+            yield Level(self._records(self._ancestry(mine)), EVERY_OF_ITS_TASKS)
+            yield Level(self._records(range(last + 1)), EVERY)
+
+    def _touching(self, steps: Collection[int]) -> set[int]:
+        """The steps, and those later in the same task and batch that read or replaced what one of them wrote."""
+        found, all_steps = set(steps), self.trace.steps
+        batches = {(all_steps[number].task, all_steps[number].batch) for number in steps}
+        for number in range(min(found, default=0), len(all_steps)):
+            step = all_steps[number]
+            if (step.task, step.batch) in batches and any(
+                parent in found and all_steps[parent].batch == step.batch for parent in step.parents
+            ):
+                found.add(number)
+        return found
 
     @cached_property
     def _closure(self) -> frozenset[int]:
@@ -164,6 +185,23 @@ class Candidates:
         while step.record < 0 and step.sender >= 0:
             step = self.trace.steps[step.sender]
         return step.record
+
+
+def holds_back(plan: Plan, sink: DeltaSink) -> bool:
+    """Whether a row may be written after the batch that read the record it names: an operator before it holds records
+    back until stream time has passed, and then forwards them with their own source."""
+    nodes = {node.name: node for node in plan.nodes}
+    left, seen = list(sink.parents), set[str]()
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        node = nodes[name]
+        if isinstance(node, Suppress) or (isinstance(node, StreamTableJoin) and node.grace_ms is not None):
+            return True
+        left += node.parents
+    return False
 
 
 def accumulates(plan: Plan, sink: DeltaSink) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -14,15 +14,16 @@ from deltaworks.control.batches import BatchRecord
 from deltaworks.control.intents import Intents
 from deltaworks.control.paths import CheckpointPaths, PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import TableError
+from deltaworks.errors import DeltaworksError, StreamsError, TableError
 from deltaworks.explain import question as questions
-from deltaworks.explain.candidates import Candidates, accumulates
-from deltaworks.explain.masking import Mask, key_of_home
+from deltaworks.explain.candidates import Candidates, accumulates, holds_back
+from deltaworks.explain.masking import Mask, has_secrets
 from deltaworks.explain.question import FoundRow, Question
 from deltaworks.explain.reading import Reading, begins_at, plan_reading
 from deltaworks.explain.reduction import Attempts, Reduced, Way, case_record, reduced
-from deltaworks.explain.tracing import InputRecord, Trace, Write, depends_on_clock, trace
+from deltaworks.explain.tracing import InputRecord, Trace, TracedBatch, Write, depends_on_clock, trace
 from deltaworks.files import LocalFiles
+from deltaworks.lakehouse import catalog
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.schema import Role
 from deltaworks.replay.begin import Broker, begun_later
@@ -111,7 +112,7 @@ def explain(
     max_changes: int = MAX_CHANGES,
     report: Callable[[str], None] = lambda line: None,
 ) -> Explanation:
-    """Explains a row; writes nothing but the key of the replacements, if fields are secret.
+    """Explains a row; writes nothing.
 
     Args:
         settings: where the pipeline keeps its files.
@@ -147,26 +148,22 @@ def explain(
             max_records=max_records,
         )
         report(f"processing {reading.records:,} records again")
-        traced = trace(
-            pipeline,
-            replay.partitions,
-            reading.read(reader),
-            found.sink.name,
-            row.is_watched,
-            sink_partitions=replay.sink_partitions,
-            done=row.is_closed,
-        )
+        traced = _traced(pipeline, plan, replay, reading.read(reader), row)
     finally:
         reader.close()
     writes = row.writes(traced)
     if not writes:
         raise _nothing_wrote(row, reading, pipeline)
     report("looking for the records that give the row")
-    candidates = Candidates(traced, row.core(writes), row.closing(traced, writes[-1]))
+    candidates = Candidates(traced, row.core(traced, writes), row.closing(traced, writes[-1]))
     empty = _with_clock(row.case, candidates, replay.partitions)
     attempts = Attempts(pipeline, plan, traced.records, empty, _ways(plan, pipeline))
     small = reduced(candidates, attempts)
-    notes = [*reading.notes, *replay.notes[1 if replay.needs_all else 0 :], *row.notes(writes[-1])]
+    notes = [
+        *reading.notes,
+        *replay.notes[1 if replay.needs_all else 0 :],
+        *row.notes(writes[-1], reproduced=small.reproduced),
+    ]
     inputs = tuple(_input(traced.records[number], number, candidates) for number in small.records)
     explained = Explanation(
         pipeline=pipeline.name,
@@ -185,10 +182,50 @@ def explain(
         records_read=len(traced.records),
         notes=tuple(notes),
     )
-    mask = Mask(pipeline, plan, b"")
-    if not mask.is_needed:
+    if not has_secrets(pipeline, plan):
         return explained
-    return _masked(explained, small, Mask(pipeline, plan, key_of_home(settings.home)), attempts)
+    report("replacing what is secret")
+    mask = Mask(pipeline, plan)
+    hidden = [mask.record(record) for record in traced.records]
+    masked = _masked_values(
+        _masked_row(row, mask), lambda again: _traced(pipeline, plan, replay, reading.again(hidden), again)
+    )
+    return _masked(explained, small, mask, attempts, _Masked(masked, row.independent(traced, writes, masked)))
+
+
+def written_in(settings: Settings, pipeline: Pipeline, asked: Question) -> int | None:
+    """The batch that wrote a row, as far as the table says it; runs no code of the pipeline.
+
+    Raises:
+        TableError: there is no such row.
+        ConfigurationError: the question does not fit the table.
+    """
+    plan = pipeline.plan()
+    if not questions.is_written(pipeline, plan, asked.table):
+        return catalog.table(settings.tables, asked.table).batch_id
+    row = _Row(questions.find(settings.tables, pipeline, plan, asked), plan)
+    return row.batch(list(batches.read(PipelinePaths.of(settings, pipeline.name).batches)))
+
+
+def _traced(pipeline: Pipeline, plan: Plan, replay: ReplayPlan, batches: Iterable[TracedBatch], row: _Row) -> Trace:
+    try:
+        return trace(
+            pipeline,
+            replay.partitions,
+            batches,
+            row.found.sink.name,
+            row.is_watched,
+            sink_partitions=replay.sink_partitions,
+            done=row.is_closed,
+        )
+    except StreamsError as error:
+        if not has_secrets(pipeline, plan):
+            raise
+        raise TableError(
+            f"A record failed in operator {error.position.operator if error.position else 'unknown'}. "
+            "Its error is not shown, as it may have secret fields in it.",
+            hint="the records are processed with the current code; --as-deployed runs that of the row",
+        ) from None
 
 
 def history(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> History:
@@ -201,6 +238,11 @@ def history(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> History
         gone=frozenset(plan.gone),
         topics=plan.topics,
     )
+
+
+def code_in(settings: Settings, pipeline: str, batch: int) -> str | None:
+    """`code_of` for a pipeline of a home."""
+    return code_of(PipelinePaths.of(settings, pipeline), batch)
 
 
 def code_of(paths: PipelinePaths, batch: int) -> str | None:
@@ -250,16 +292,23 @@ class _Row:
 
     def last_batch(self, records: Sequence[BatchRecord]) -> int:
         """The last batch that can have written the row."""
+        if (batch := self.batch(records)) is not None:
+            return batch
+        last = records[-1].batch
+        return last if self.found.last_batch is None else min(self.found.last_batch, last)
+
+    def batch(self, records: Sequence[BatchRecord]) -> int | None:
+        """The batch that wrote the row; None: the row does not say it."""
         row = self.found.row
         if "batch_id" in row:
             return int(row["batch_id"])
-        if "source_offset" in row and questions.comes_from_a_topic(self.plan, row):
+        named = "source_offset" in row and questions.comes_from_a_topic(self.plan, row)
+        if named and not holds_back(self.plan, self.found.sink):
             for record in reversed(records):
                 start, stop = record.offsets.get(row["source_topic"], {}).get(str(row["source_partition"]), (0, 0))
                 if start <= row["source_offset"] < stop:
                     return record.batch
-        last = records[-1].batch
-        return last if self.found.last_batch is None else min(self.found.last_batch, last)
+        return None
 
     def is_watched(self, row: tuple[Any, ...]) -> bool:
         """Whether a written row may be this one, see `kernel.records.Rows`."""
@@ -286,29 +335,66 @@ class _Row:
         if self.found.schema.role in (Role.WINDOWED, Role.SNAPSHOT):
             return writes if writes and writes[-1].row[1] is not None else []
         if (last := self._last(writes, traced)) is None:
-            return []
+            return self._named(traced)
         return writes[: last + 1] if self.found.schema.role is Role.CHANGELOG else [writes[last]]
+
+    def _named(self, traced: Trace) -> list[Write]:
+        """The record that the row names, in the place of a write that only the stream has.
+
+        With record caches, an operator that holds records back gets fewer of them than in the trace, and may let others
+        out.
+        """
+        steps = [step for record, own in traced.own.items() if self._is_source(traced.records[record]) for step in own]
+        return [Write(max(steps), ())] if steps else []
+
+    def _is_source(self, record: InputRecord) -> bool:
+        """Whether the row names a record as its source."""
+        row = self.found.row
+        named = "source_topic" in row and questions.comes_from_a_topic(self.plan, row)
+        return named and record.place == (row["source_topic"], row["source_partition"], row["source_offset"])
 
     def _last(self, writes: Sequence[Write], traced: Trace) -> int | None:
         """The write of this row of an append-only table or a changelog.
 
-        With a record cache, a stream writes the last of several updates, perhaps with the time of another one. So the
-        one that is most alike is taken.
+        With a record cache, a stream writes the last of several updates, perhaps with the time of another one or in a
+        later batch; and other code gives other values. So the one that is most alike is taken.
         """
         batch = self.found.row.get("batch_id")
-        there = [
-            number
-            for number, write in enumerate(writes)
-            if (batch is None or traced.steps[write.step].batch == batch) and self._has_values(write)
-        ]
-        return max(there, key=lambda number: (self._likeness(writes[number]), number), default=None)
 
-    def core(self, writes: Sequence[Write]) -> tuple[int, ...]:
-        """The steps that wrote what the row has."""
+        def likeness(number: int) -> tuple[bool, int, bool, bool, int]:
+            write = writes[number]
+            in_batch = batch is None or traced.steps[write.step].batch == batch
+            values = self._has_values(write)
+            return values and in_batch, self._likeness(write), values, in_batch, number
+
+        best = max(range(len(writes)), key=likeness, default=None)
+        return best if best is not None and any(likeness(best)[:3]) else None
+
+    def core(self, traced: Trace, writes: Sequence[Write]) -> tuple[int, ...]:
+        """The steps that wrote what the row has, in the stream."""
+        last = self._forwarded(traced, writes[-1])
         if not accumulates(self.plan, self.found.sink):
-            return (writes[-1].step,)
+            return (last,)
         since = max((number for number, write in enumerate(writes[:-1]) if write.row[1] is None), default=-1)
-        return tuple(dict.fromkeys(write.step for write in writes[since + 1 :]))
+        return tuple(dict.fromkeys([*(write.step for write in writes[since + 1 :]), last]))
+
+    def _forwarded(self, traced: Trace, last: Write) -> int:
+        """The step of the record with which the stream forwarded the last write.
+
+        With a record cache this is the record that touched the entry last in its batch, which the row names. It need
+        not have changed anything: a second deletion only gives the first another time and another source.
+        """
+        if not last.row:
+            return last.step
+        task, batch = traced.steps[last.step].task, traced.steps[last.step].batch
+        named = [
+            step
+            for record, own in traced.own.items()
+            if traced.records[record].batch == batch and self._is_source(traced.records[record])
+            for step in own
+            if traced.steps[step].task == task
+        ]
+        return last.step if last.step in named else max(named, default=last.step)
 
     def closing(self, traced: Trace, last: Write) -> int | None:
         """The step after which a window was final."""
@@ -321,13 +407,34 @@ class _Row:
         return None
 
     def values(self, write: Write) -> dict[str, Any]:
-        """The columns of the value that a write has left."""
+        """The columns of the value that a write has left; of one that only the stream has, those of the row."""
+        if not write.row:
+            return {column.name: plain_cell(self.found.row[column.name]) for column in self.found.schema.value}
         if write.row[1] is None:
             return {}
         return {column.name: plain_cell(column.array([write.row[1]])[0].as_py()) for column in self.found.schema.value}
 
-    def notes(self, last: Write) -> list[str]:
+    def independent(
+        self, traced: Trace, writes: Sequence[Write], masked: Mapping[int, Mapping[str, Any]]
+    ) -> frozenset[str]:
+        """The columns that are the same in every batch if records are masked; ours are."""
+        schema = self.found.schema
+        ours = set(schema.arrow.names) - {column.name for column in (*schema.key, *schema.value)}
+        values = {traced.steps[write.step].batch: self.values(write) for write in writes}
+        same = {
+            column.name
+            for column in schema.value
+            if all(
+                masked.get(batch, {}).get(column.name, _HIDDEN) == each.get(column.name, _HIDDEN)
+                for batch, each in values.items()
+            )
+        }
+        return frozenset(ours | same) if masked else frozenset(ours)
+
+    def notes(self, last: Write, *, reproduced: bool) -> list[str]:
         """Whether the recorded batches give what the table has."""
+        if not last.row:
+            return [] if reproduced else ["record by record, the batches do not write this row with this code"]
         told = {column.name: plain_cell(self.found.row[column.name]) for column in self.found.schema.value}
         if last.row[1] is None or self.values(last) == told:
             return []
@@ -412,8 +519,18 @@ def _nothing_wrote(row: _Row, reading: Reading, pipeline: Pipeline) -> TableErro
     )
 
 
-def _masked(explained: Explanation, small: Reduced, mask: Mask, attempts: Attempts) -> Explanation:
-    """The explanation with replacements for what is secret."""
+@dataclass(frozen=True)
+class _Masked:
+    """What the batches give if all records are masked."""
+
+    values: Mapping[int, Mapping[str, Any]]
+    """Batch -> the columns of the value after it."""
+    independent: frozenset[str]
+    """The columns for which the replacements make no difference, in any batch."""
+
+
+def _masked(explained: Explanation, small: Reduced, mask: Mask, attempts: Attempts, masked: _Masked) -> Explanation:
+    """The explanation with replacements for what is secret; what it shows is made of masked records."""
     inputs = tuple(Input(mask.record(each.record), each.role) for each in explained.inputs)
     case = msgspec.structs.replace(small.case, records=tuple(case_record(each.record) for each in inputs))
     found = None
@@ -421,35 +538,43 @@ def _masked(explained: Explanation, small: Reduced, mask: Mask, attempts: Attemp
         if found is None:
             case = msgspec.structs.replace(case, identity=identity)
             found = attempts.run(case)
-    differing = tuple(_told_by_secrets(explained.found, found, mask))
-    if explained.found is None and found is None:
-        differing = tuple(name for name in case.row if name not in case.identity)
-    row = {name: _HIDDEN if name in differing else mask.cell(cell) for name, cell in small.case.row.items()}
-    if explained.reproduced and found is not None:
+    differing = tuple(case.row) if found is None else tuple(_told_by_secrets(explained.found, found, mask))
+    if found is not None and explained.reproduced:
         row = found
+    else:
+        shown = masked.independent - set(differing if found is not None else ())
+        keys = {name: cell for name, cell in (found or {}).items() if name in case.identity}
+        row = {name: keys.get(name, cell if name in shown else _HIDDEN) for name, cell in case.row.items()}
+    identity = {name: row.get(name, _HIDDEN) for name in case.identity}
     changes = tuple(
-        Change(each.batch, each.at, each.code, {
-            name: _HIDDEN if name in differing else mask.cell(cell) for name, cell in each.values.items()
-        })
+        replace(each, values={name: masked.values.get(each.batch, {}).get(name, _HIDDEN) for name in each.values})
         for each in explained.changes
-    )  # fmt: skip
-    return Explanation(
-        pipeline=explained.pipeline,
-        table=explained.table,
+    )
+    return replace(
+        explained,
         row=row,
         changes=changes,
         inputs=inputs,
-        case=msgspec.structs.replace(case, row=row),
-        reproduced=explained.reproduced,
+        case=msgspec.structs.replace(case, identity=identity, row=row),
         found=found,
-        is_minimal=explained.is_minimal,
         masked=True,
         masking_changes=differing if explained.reproduced else (),
-        changes_in_all=explained.changes_in_all,
-        first_batch=explained.first_batch,
-        records_read=explained.records_read,
-        notes=explained.notes,
     )
+
+
+def _masked_row(row: _Row, mask: Mask) -> _Row:
+    """The row to watch for if records are masked; its key may be one that is replaced."""
+    masked = {name: mask.cell(cell) for name, cell in row.found.row.items() if name in row.found.schema.key_names}
+    return _Row(replace(row.found, row={**row.found.row, **masked}), row.plan)
+
+
+def _masked_values(row: _Row, traced: Callable[[_Row], Trace]) -> dict[int, dict[str, Any]]:
+    """Batch -> the columns of the value after it."""
+    try:
+        found = traced(row)
+    except DeltaworksError:  # a function may not take the replacements; then no value is shown
+        return {}
+    return {found.steps[write.step].batch: row.values(write) for write in row.writes(found)}
 
 
 def _told_by_secrets(found: Mapping[str, Any] | None, masked: Mapping[str, Any] | None, mask: Mask) -> list[str]:

@@ -1,8 +1,9 @@
 """Replaces secret fields of records by values that say nothing, the same ones for equal values.
 
-A replacement is a keyed hash (HMAC-SHA256). The key is in the home, so cases of one home can be compared, and nobody
-without the key can try values out. Keys and joins stay as they are, as equal values stay equal; what looks into the
-value may come to another result, and then the caller says so.
+A replacement is made of a keyed hash (HMAC-SHA256). Each explanation has a random key of its own, which is in memory
+only. So nobody can try values out, however few there are. Keys and joins stay as they are: equal values have equal
+replacements and, where the type has enough of them, different values different ones. What looks into the value may come
+to another result, and then the caller says so.
 """
 
 from __future__ import annotations
@@ -12,17 +13,15 @@ import dataclasses
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from pathlib import Path as FilePath
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -33,20 +32,23 @@ from deltaworks.serdes.inference import without_none
 from deltaworks.serdes.json import Json
 from deltaworks.topology.nodes.sources import Source
 from deltaworks.topology.plan import Plan
-from deltaworks.topology.secrets import ITEMS, Path, secret_paths, type_at, written_path
+from deltaworks.topology.secrets import ITEMS, Path, fields_of, secret_paths, type_at, written_path
 
 _PREFIX = "masked-"
-_BYTES = 32
+_ROUNDS = 20
+"""How often another replacement is tried for a value whose first one is taken."""
+_NUMBERS = 1_000_000_000
+"""Replacements of numbers are below it, whatever the value, so that they say nothing of its size."""
+
+T = TypeVar("T")
 
 
-def key_of_home(home: FilePath) -> bytes:
-    """The key of the replacements, made when it is first needed; only its owner reads it."""
-    path = home / "explain.key"
-    with suppress(FileExistsError):
-        home.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(_BYTES))
-    return path.read_bytes()
+def has_secrets(pipeline: Pipeline, plan: Plan) -> bool:
+    """Whether any field of any topic of a pipeline is marked."""
+    nodes = [node for stage in (*plan.stages, *plan.global_stages) for node in stage.sources]
+    return any(topic.secret for topic in pipeline.topics) or any(
+        secret_paths(serde.type) for node in nodes if not node.exchange for serde in (node.key, node.value)
+    )
 
 
 @dataclass(frozen=True)
@@ -70,20 +72,13 @@ class Mask:
 
     pipeline: Pipeline
     plan: Plan
-    secret: bytes
-    replaced: dict[str, str] = field(default_factory=dict)
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    replaced: dict[str, str] = field(default_factory=dict, repr=False)
     """Text -> its replacement."""
 
     def __post_init__(self) -> None:
         self._marked: dict[str, list[_Marked]] = {}
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether any field of any topic is marked."""
-        nodes = [node for stage in (*self.plan.stages, *self.plan.global_stages) for node in stage.sources]
-        return any(topic.secret for topic in self.pipeline.topics) or any(
-            secret_paths(serde.type) for node in nodes if not node.exchange for serde in (node.key, node.value)
-        )
+        self._taken: dict[object, bytes] = {}
 
     def record(self, record: InputRecord) -> InputRecord:
         """The record with replacements."""
@@ -173,41 +168,62 @@ class Mask:
         match document:
             case None:
                 return None
+            case dict() if known := _names(kind):
+                return {
+                    name if name in known else self._part(name, str): self._part(each, type_at(kind, (name,)))
+                    for name, each in document.items()
+                }
             case dict():
-                return {name: self._part(each, Any) for name, each in document.items()}
+                of_key, of_value = _of_map(kind)
+                return {self._part(name, of_key): self._part(each, of_value) for name, each in document.items()}
             case list():
-                return [self._part(each, Any) for each in document]
+                return [self._part(each, type_at(kind, (ITEMS,))) for each in document]
             case _ if (choices := _choices(kind)) is not None:
-                return choices[int.from_bytes(self._hash(repr(document).encode())) % len(choices)]
+                return self._choice(document, choices)
             case str():
-                return self._note(document, _text(kind, document, self._hash(document.encode())))
+                return self._note(document, self._distinct(document.encode(), lambda digest: _text(kind, digest)))
             case _:
                 return self._whole(document)
 
     def _whole(self, value: Any) -> Any:
         """The replacement of a value that is not part of a document."""
-        digest = self._hash(value if isinstance(value, bytes) else str(value).encode())
+        data = value if isinstance(value, bytes) else str(value).encode()
         match value:
             case None:
                 return None
             case bool():
-                return bool(digest[0] & 1)
+                return value ^ bool(self._hash(b"bool")[0] & 1)
             case int():
-                return int.from_bytes(digest[:4]) % max(10 ** len(str(abs(value))), 1_000)
+                return self._distinct(data, _number)
             case float() | Decimal():
-                return type(value)(int.from_bytes(digest[:4]) % 1_000_000)
+                return type(value)(self._distinct(data, _number))
             case str():
-                return self._note(value, _PREFIX + digest.hex()[:12])
+                return self._note(value, self._distinct(data, lambda digest: _text(str, digest)))
             case bytes():
-                return self._note_bytes(value, (_PREFIX + digest.hex()[:12]).encode())
+                return self._note_bytes(value, self._distinct(data, lambda digest: _text(str, digest)).encode())
             case uuid.UUID():
-                return uuid.UUID(bytes=digest[:16])
+                return self._distinct(data, _uuid)
             case datetime():
-                return _moment(digest)
+                return self._distinct(data, _moment)
             case date():
-                return _moment(digest).date()
+                return self._distinct(data, lambda digest: _moment(digest).date())
             case _:
                 raise TypeError(f"no replacement for {type(value).__name__}")
+
+    def _distinct(self, data: bytes, made: Callable[[bytes], T]) -> T:
+        """A replacement that no other value has, as far as there are enough."""
+        for number in range(_ROUNDS):
+            replacement = made(self._hash(bytes([number]) + data))
+            if self._taken.setdefault((type(replacement), replacement), data) == data:
+                break
+        return replacement
+
+    def _choice(self, document: Any, choices: list[Any]) -> Any:
+        """One of the few values of a type; which one stands for which is random."""
+        mixed = sorted(choices, key=lambda choice: self._hash(repr(choice).encode()))
+        if document in choices:
+            return mixed[choices.index(document)]
+        return mixed[int.from_bytes(self._hash(repr(document).encode())) % len(mixed)]
 
     def _note(self, text: str, replacement: str) -> str:
         self.replaced[text] = replacement
@@ -249,12 +265,23 @@ def _choices(kind: Any) -> list[Any] | None:
     return None
 
 
-def _text(kind: Any, text: str, digest: bytes) -> str:
+def _names(kind: Any) -> set[str]:
+    """The names in JSON of the fields of a type with fields; what else is in an object may be data."""
+    return {each.written for each in fields_of(kind) or ()}
+
+
+def _of_map(kind: Any) -> tuple[Any, Any]:
+    """The types of the keys and the values of a map."""
+    arguments = get_args(kind)
+    return (arguments[0], arguments[1]) if len(arguments) == 2 else (str, Any)
+
+
+def _text(kind: Any, digest: bytes) -> str:
     """A text of the form that a type has in JSON."""
-    if kind is Decimal:
-        return str(int.from_bytes(digest[:4]) % 1_000_000)
+    if kind is Decimal or kind is int:
+        return str(_number(digest))
     if kind is uuid.UUID:
-        return str(uuid.UUID(bytes=digest[:16]))
+        return str(_uuid(digest))
     if kind is datetime:
         return _moment(digest).isoformat()
     if kind is date:
@@ -262,6 +289,14 @@ def _text(kind: Any, text: str, digest: bytes) -> str:
     if kind is bytes:
         return base64.b64encode(digest[:12]).decode()
     return _PREFIX + digest.hex()[:12]
+
+
+def _number(digest: bytes) -> int:
+    return int.from_bytes(digest[:8]) % _NUMBERS
+
+
+def _uuid(digest: bytes) -> uuid.UUID:
+    return uuid.UUID(bytes=digest[:16])
 
 
 def _moment(digest: bytes) -> datetime:

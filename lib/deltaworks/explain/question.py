@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, TableError
+from deltaworks.explain.masking import has_secrets
 from deltaworks.lakehouse import catalog, cuts
 from deltaworks.lakehouse.reading import dataset
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
@@ -89,27 +90,29 @@ def find(root: Path, pipeline: Pipeline, plan: Plan, question: Question) -> Foun
         condition = equal if condition is None else condition & equal
     rows: list[dict[str, Any]] = data.head(_ROWS, filter=condition).to_pylist()
     if not rows:
-        raise _no_key(data, schema, wanted, may_show=not has_secrets(sink))
+        raise _no_key(data, schema, wanted, may_show=not has_secrets(pipeline, plan))
     row = _one(schema, rows, question)
     cut = None if shown is None else cuts.latest(root, pipeline.name)
     last = catalog.table(root, question.table).batch_id if cut is None else cut.batch_id
     return FoundRow(schema, sink, row, _identity(schema, plan, row), last)
 
 
-def has_secrets(sink: DeltaSink) -> bool:
-    """Whether the key of a table may hold what the author has marked as secret."""
-    from deltaworks.topology.secrets import is_secret
+def is_written(pipeline: Pipeline, plan: Plan, name: str) -> bool:
+    """Whether the pipeline, with this code, writes a table."""
+    return name in _schemas(pipeline, plan)
 
-    return is_secret(sink.key)
+
+def _schemas(pipeline: Pipeline, plan: Plan) -> dict[str, TableSchema]:
+    archives = Archives.of(plan).tables
+    return {each.name: each for each in plan_schemas(plan.tables, pipeline.dead_letters.table, archives)}
 
 
 def _schema(pipeline: Pipeline, plan: Plan, name: str) -> tuple[TableSchema, DeltaSink]:
-    archives = Archives.of(plan).tables
-    schemas = {each.name: each for each in plan_schemas(plan.tables, pipeline.dead_letters.table, archives)}
+    schemas = _schemas(pipeline, plan)
     if name not in schemas:
         raise TableError(
             f"The code of pipeline '{pipeline.name}' no longer writes the table '{name}'.",
-            hint="explain it with the code that did; it writes: " + (", ".join(sorted(schemas)) or "none"),
+            hint="--as-deployed runs the code that did; this one writes: " + (", ".join(sorted(schemas)) or "none"),
         )
     schema = schemas[name]
     if schema.sink is None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from deltaworks.control.batches import BatchRecord, Recreated, is_before
-from deltaworks.explain.tracing import TracedBatch
+from deltaworks.explain.tracing import InputRecord, TracedBatch
 from deltaworks.kafka.ranges import Range
+from deltaworks.kernel.records import RecordBatch
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.replay.model import ReplayPlan
 from deltaworks.runtime.global_tables import Reader
@@ -53,6 +55,30 @@ class Reading:
             parts = [part for portion in next(records) for part in portion] if ranges else []
             yield TracedBatch(record.batch, record.wall_clock_ms, record.tick, parts)
 
+    def again(self, records: Sequence[InputRecord]) -> Iterator[TracedBatch]:
+        """The batches once more, with other records in the place of those that were read, in the same order."""
+        by_batch = {batch: list(each) for batch, each in groupby(records, key=lambda record: record.batch)}
+        for record, _ in self.batches:
+            parts = groupby(by_batch.get(record.batch, ()), key=lambda each: (each.topic, each.partition))
+            yield TracedBatch(
+                record.batch,
+                record.wall_clock_ms,
+                record.tick,
+                [_part(topic, partition, list(each)) for (topic, partition), each in parts],
+            )
+
+
+def _part(topic: str, partition: int, records: Sequence[InputRecord]) -> RecordBatch:
+    return RecordBatch(
+        topic,
+        partition,
+        [each.offset for each in records],
+        [each.timestamp_ms for each in records],
+        [each.key for each in records],
+        [each.value for each in records],
+        [each.headers for each in records],
+    )
+
 
 def plan_reading(
     records: Sequence[BatchRecord],
@@ -71,8 +97,8 @@ def plan_reading(
         replay: says where the row's dependencies begin, and which topics were recreated.
         beginning: the first offset of a partition that can be read.
         last_batch: the last batch that may have written the row.
-        max_records: the limit of records; the oldest are left out, or the newest if the row's time says where it
-            begins.
+        max_records: the limit of records; the oldest batches are left out, or the newest if the row's time says where
+            it begins. One batch is read in any case.
     """
     found = Reading([])
     begin = replay.begin
@@ -138,8 +164,8 @@ def _limit(found: Reading, max_records: int, *, forward: bool) -> None:
     found.batches = found.batches[:kept] if forward else found.batches[-kept:]
     found.records = total
     edge = found.batches[-1 if forward else 0][0].batch
+    where, others = ("up", "newer") if forward else ("back", "older")
     found.limit = (
-        f"read up to batch {edge}; newer records were not read (--max-records {max_records})"
-        if forward
-        else f"looked back to batch {edge}; older records were not read (--max-records {max_records})"
+        f"read {total:,} of {sum(sizes):,} records, {where} to batch {edge}; {others} ones were not read, because "
+        f"--max-records is {max_records}; --max-records {sum(sizes)} reads all of them"
     )

@@ -106,8 +106,21 @@ def reduced(candidates: Candidates, attempts: Attempts) -> Reduced:
                 case = attempts.case(numbers, way)
                 best = Reduced(numbers, case, attempts.run(case), chosen == candidates.needed, level.what)
                 if best.reproduced:
-                    return best if best.is_minimal else _smaller(best, candidates, attempts)
+                    small = best if best.is_minimal else _smaller(best, candidates, attempts)
+                    return _simplest(small, candidates, attempts)
     assert best is not None
+    return best
+
+
+def _simplest(best: Reduced, candidates: Candidates, attempts: Attempts) -> Reduced:
+    """The same with an earlier way, if few records give the row there as well; some may then be left out."""
+    for way in attempts.ways[: attempts.ways.index((best.case.host, best.case.clock))]:
+        if attempts.is_exhausted:
+            break
+        case = attempts.case(best.records, way)
+        if (found := attempts.run(case)) == case.row:
+            same = Reduced(best.records, case, found, best.is_minimal, best.level)
+            return _smaller(same, candidates, attempts)
     return best
 
 

@@ -45,6 +45,11 @@ class InputRecord:
     wall_ms: int
     """The time of that batch."""
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Topic, partition and offset."""
+        return self.topic, self.partition, self.offset
+
 
 @dataclass(frozen=True)
 class TracedBatch:
@@ -79,7 +84,7 @@ class Write:
 
     step: int
     row: tuple[Any, ...]
-    """See `kernel.records.Rows`."""
+    """See `kernel.records.Rows`; empty if only the stream has it."""
 
 
 @dataclass

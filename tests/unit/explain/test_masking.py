@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import stat
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -14,7 +12,7 @@ import msgspec
 import pytest
 
 from deltaworks import Pipeline, Secret, StreamsBuilder, Topic, TopologyError
-from deltaworks.explain.masking import Mask, key_of_home
+from deltaworks.explain.masking import Mask, has_secrets
 from deltaworks.explain.tracing import InputRecord
 
 
@@ -38,12 +36,16 @@ def record(value: Any, key: bytes | None = b"c-1", topic: str = "customers") -> 
     return InputRecord(topic, 0, 0, 0, key, data, (), 0, 0)
 
 
-def mask(kind: Any = Customer, secret: bytes = b"k", names: tuple[str, ...] = ()) -> Mask:
+def pipeline_of(kind: Any = Customer, names: tuple[str, ...] = ()) -> Pipeline:
     def topology(builder: StreamsBuilder) -> None:
         builder.stream("customers", key=str, value=kind).to_delta("customers")
 
-    pipeline = Pipeline(name="masked", topology=topology, topics=(Topic("customers", secret=names),))
-    return Mask(pipeline, pipeline.plan(), secret)
+    return Pipeline(name="masked", topology=topology, topics=(Topic("customers", secret=names),))
+
+
+def mask(kind: Any = Customer, names: tuple[str, ...] = (), secret: bytes | None = b"k") -> Mask:
+    pipeline = pipeline_of(kind, names)
+    return Mask(pipeline, pipeline.plan()) if secret is None else Mask(pipeline, pipeline.plan(), secret)
 
 
 def masked(value: Any, **options: Any) -> Any:
@@ -91,10 +93,70 @@ def test_equal_values_have_equal_replacements_and_others_do_not() -> None:
     )
 
 
-def test_another_home_has_other_replacements() -> None:
+def test_every_mask_has_a_key_of_its_own_so_that_values_cannot_be_tried_out() -> None:
     value = {"fullName": "Ann", "country": ""}
 
-    assert masked(value, secret=b"1") != masked(value, secret=b"2")
+    assert len({masked(value, secret=None)["fullName"] for _ in range(20)}) == 20
+    hiding = mask(secret=None)
+    hiding.record(record(value))
+    assert "Ann" not in repr(hiding)
+
+
+class Phone(msgspec.Struct):
+    number: str
+
+
+class Contacts(msgspec.Struct):
+    phones: Annotated[dict[str, Phone], Secret()]
+
+
+class Pin(msgspec.Struct):
+    pin: Annotated[int, Secret()]
+    vip: Annotated[bool, Secret()] = False
+    tier: Annotated[Literal["A", "B"], Secret()] = "A"
+    day: Annotated[date | None, Secret()] = None
+
+
+def test_different_values_stay_different_where_replacements_would_meet() -> None:
+    hiding, first = mask(Pin), date(1970, 1, 1)
+    days = [(first + timedelta(days=number)).isoformat() for number in range(1_000)]
+    found = [json.loads(hiding.record(record({"pin": 1, "day": day})).value or b"")["day"] for day in days + days]
+
+    assert found[:1_000] == found[1_000:]
+    assert len(set(found)) == 1_000
+
+
+def test_different_short_values_stay_different_and_say_nothing_of_their_size() -> None:
+    hiding = mask(Pin)
+    found = [json.loads(hiding.record(record({"pin": pin})).value or b"")["pin"] for pin in range(5_000)]
+
+    assert len(set(found)) == 5_000
+    assert sum(pin >= 100_000_000 for pin in found[:10]) >= 5
+
+
+def test_which_of_few_values_stands_for_which_is_random_and_different_ones_stay_different() -> None:
+    seen = set()
+    for number in range(40):
+        hiding = mask(Pin, secret=bytes([number]))
+        pair = [
+            hiding.record(record({"pin": 1, "vip": vip, "tier": tier})).value
+            for vip, tier in ((False, "A"), (True, "B"))
+        ]
+        one, other = (json.loads(each or b"") for each in pair)
+        assert one["vip"] != other["vip"] and one["tier"] != other["tier"]
+        seen.add((one["vip"], one["tier"]))
+
+    assert {vip for vip, _ in seen} == {True, False} and {tier for _, tier in seen} == {"A", "B"}
+
+
+def test_the_keys_of_a_secret_map_are_secret_and_the_names_of_fields_are_not() -> None:
+    hiding = mask(Contacts)
+    data = hiding.record(record({"phones": {"Ann Smith": {"number": "4711"}}})).value
+    assert data is not None
+    found = msgspec.json.decode(data, type=Contacts)
+
+    assert b"Ann" not in data and b"4711" not in data
+    assert [each.number.startswith("masked-") for each in found.phones.values()] == [True]
 
 
 def test_a_topic_names_secret_parts_of_types_that_are_not_ones_own() -> None:
@@ -131,15 +193,7 @@ def test_texts_that_were_replaced_are_replaced_in_rows() -> None:
     }  # fmt: skip
 
 
-def test_without_a_mark_nothing_is_needed() -> None:
-    assert not mask(dict[str, str]).is_needed
-    assert mask().is_needed
-    assert mask(dict[str, str], names=("key",)).is_needed
-
-
-def test_the_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
-    first = key_of_home(tmp_path)
-
-    assert key_of_home(tmp_path) == first
-    assert len(first) == 32
-    assert stat.S_IMODE((tmp_path / "explain.key").stat().st_mode) == 0o600
+def test_without_a_mark_nothing_is_secret() -> None:
+    for kind, names, secret in ((dict[str, str], (), False), (Customer, (), True), (dict[str, str], ("key",), True)):
+        pipeline = pipeline_of(kind, names)
+        assert has_secrets(pipeline, pipeline.plan()) == secret
