@@ -29,6 +29,7 @@ from deltaworks.lakehouse.schema import Role
 from deltaworks.replay.begin import Broker, begun_later
 from deltaworks.replay.model import ReplayPlan, ReplayRequest
 from deltaworks.replay.plan import make_plan
+from deltaworks.runtime.forgetting import forgetting
 from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.history import History
 from deltaworks.settings import Settings
@@ -228,9 +229,9 @@ def _traced(pipeline: Pipeline, plan: Plan, replay: ReplayPlan, batches: Iterabl
         ) from None
 
 
-def history(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> History:
-    """Reads Kafka and the archives of a pipeline."""
-    return History(
+def history(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> Callable[[], Reader]:
+    """Reads Kafka and the archives of a pipeline, without persons whose data was erased."""
+    known = History(
         settings.cluster_of(pipeline.name),
         settings.tables,
         Archives.of(pipeline.plan()),
@@ -238,6 +239,7 @@ def history(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> History
         gone=frozenset(plan.gone),
         topics=plan.topics,
     )
+    return forgetting(known, PipelinePaths.of(settings, pipeline.name), pipeline.plan())
 
 
 def code_in(settings: Settings, pipeline: str, batch: int) -> str | None:

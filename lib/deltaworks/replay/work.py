@@ -9,7 +9,6 @@ import msgspec
 
 from deltaworks import clock
 from deltaworks.control import batches
-from deltaworks.control.erasures import Forgotten
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.files import replace_file
@@ -21,7 +20,7 @@ from deltaworks.quality.gate import gate
 from deltaworks.quality.verdict import Verdict
 from deltaworks.replay import handover
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
-from deltaworks.runtime.forgetting import Forgetting
+from deltaworks.runtime.forgetting import forgetting
 from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.history import History
 from deltaworks.runtime.replay.executors import Executor, InProcess
@@ -109,9 +108,7 @@ def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple
 
 
 def _readers(settings: Settings, pipeline: Pipeline, history: History) -> Callable[[], Reader]:
-    """Of all records but those of persons whose data was erased."""
-    forgotten = Forgotten.of(PipelinePaths.of(settings, pipeline.name), pipeline.plan())
-    return history if forgotten is None else Forgetting(history, forgotten)
+    return forgetting(history, PipelinePaths.of(settings, pipeline.name), pipeline.plan())
 
 
 def _host(

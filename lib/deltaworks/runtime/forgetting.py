@@ -6,9 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from deltaworks.control.erasures import Forgotten
+from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import RecordBatch
+from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.history import HistoryReader
+from deltaworks.topology.plan import Plan
+
+
+def forgetting(history: Callable[[], HistoryReader], paths: PipelinePaths, plan: Plan) -> Callable[[], Reader]:
+    """Readers of a pipeline's history, without records of persons whose data was erased.
+
+    Args:
+        history: makes readers of all records.
+        paths: of the pipeline.
+        plan: has the serdes of the topics.
+    """
+    forgotten = Forgotten.of(paths, plan)
+    return history if forgotten is None else Forgetting(history, forgotten)
 
 
 @dataclass(frozen=True)
