@@ -156,7 +156,7 @@ def write_findings(paths: ReplayPaths, *verdicts: Verdict, **table: Any) -> None
     paths.verdicts.write_bytes(msgspec.json.encode(verdicts or (verdict(),), enc_hook=str))
 
 
-def write_publication(paths: ReplayPaths, run_id: str, *tables: str, **days: int | None) -> None:
+def write_publication(paths: ReplayPaths, run_id: str, *tables: str, **days: Any) -> None:
     """The record of a publication of some tables, each of which has the version 8 since."""
     request = PublicationRequest(
         run_id=run_id,

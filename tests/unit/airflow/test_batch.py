@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from airflow.sdk import DAG
@@ -103,13 +104,13 @@ def runs(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Runs:
     ],
 )
 def test_a_run_is_for_the_day_of_its_key_or_of_the_form_or_for_yesterday(
-    runs: Runs, given: dict[str, str], day: str
+    runs: Runs, given: dict[str, Any], day: str
 ) -> None:
     assert runs.run(**given) == [day]
 
     assert runs.asked == [("batch", NAME, "--day", day, "--run-id", "scheduled__1")]
-    (event,) = [TableEvent(**event.extra) for event in runs.events.values()]
-    assert (event.why, event.table, event.days, event.run) == ("computed", NAME, [day], "scheduled__1")
+    (event,) = [msgspec.convert(event.extra, TableEvent) for event in runs.events.values()]
+    assert event == TableEvent(why="computed", table=NAME, days=[date.fromisoformat(day)], run="scheduled__1")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_a_run_is_for_the_day_of_its_key_or_of_the_form_or_for_yesterday(
         ({"key": "20th of November"}, "is not a day, such as 2026-11-22"),
     ],
 )
-def test_a_day_that_cannot_be_told_fails_before_anything_runs(runs: Runs, given: dict[str, str], message: str) -> None:
+def test_a_day_that_cannot_be_told_fails_before_anything_runs(runs: Runs, given: dict[str, Any], message: str) -> None:
     with pytest.raises(AirflowFailException, match=message):
         runs.run(**given)
 
@@ -208,7 +209,7 @@ def test_what_a_replay_publishes_without_days_is_computed_for_all_days_of_the_ta
     runs.run(kind="asset_triggered", waits_for=BOTH, events=[event])
 
     assert runs.days == ["2026-11-02", "2026-11-23"], "a day that is not closed has its own event"
-    (told_others,) = [TableEvent(**event.extra) for event in runs.events.values()]
+    (told_others,) = [msgspec.convert(event.extra, TableEvent) for event in runs.events.values()]
     assert told_others.version == 0
 
 
