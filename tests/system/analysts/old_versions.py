@@ -7,11 +7,12 @@ their files, what is deleted, and readers are.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from deltaworks.errors import ConfigurationError
@@ -21,7 +22,7 @@ from deltaworks.lakehouse.cuts import Cut
 from deltaworks.settings import Settings
 from tests.benchmarks.retention import simulated
 from tests.system.analysts.findings import Findings
-from tests.system.analysts.readers import READERS, Opened, Place, Reader, Rows, Wanted, counted
+from tests.system.analysts.readers import READERS, Place, Reader, Rows, Wanted, counted
 from tests.unit.lakehouse.lake import DEAD, QUERY, SINKS, Expected, task_tables, write_batch
 
 SHOP = "shop"
@@ -106,7 +107,7 @@ def _read_late(place: Place, shop: Shop, readers: Mapping[str, Reader], findings
     replaced = len(files - _files(shop, shop.cut))
     findings.holds(f"{replaced} of {len(files)} files that the readers had opened were replaced since", replaced > 0)
     for name, each in opened.items():
-        _equal(f"{name}, opened {HOURS} ago", each, expected, findings)
+        _equal(f"{name}, opened {HOURS} ago", each.read, expected, findings)
     shop.run(timedelta(hours=1, minutes=40), STEP)
     _gone(f"after {HOURS + timedelta(hours=1, minutes=40)}, what nobody keeps", shop, cut, files, findings)
 
@@ -125,15 +126,19 @@ def _pinned(place: Place, shop: Shop, readers: Mapping[str, Reader], findings: F
     replaced = len(files - _files(shop, shop.cut))
     findings.holds(f"{replaced} of {len(files)} pinned files were replaced since", replaced > 0)
     for name, reader in readers.items():
-        _equal(f"{name}, pinned {DAYS.days} days ago", reader(place, WANTED, PIN), expected, findings)
+        _equal(f"{name}, pinned {DAYS.days} days ago", partial(_read_at_once, reader, place), expected, findings)
     retention.unpin(shop.root, PIN, SHOP)
     shop.run(timedelta(hours=3), timedelta(minutes=10))
     _gone("unpinned, it", shop, pin.cut, files, findings)
 
 
-def _equal(what: str, opened: Opened, expected: Expected, findings: Findings) -> None:
+def _read_at_once(reader: Reader, place: Place) -> Rows:
+    return reader(place, WANTED, PIN).read()
+
+
+def _equal(what: str, read: Callable[[], Rows], expected: Expected, findings: Findings) -> None:
     try:
-        found = opened.read()
+        found = read()
     except Exception as error:
         findings.holds(f"{what}: {type(error).__name__}: {error}", False)
         return

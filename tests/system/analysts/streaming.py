@@ -132,7 +132,8 @@ def _stream(settings: Settings, work: Path, findings: Findings, seconds: float) 
         "readers": len(READERS),
         "cuts": len(asked.cuts),
         "kills": len(stream.outcome.kills),
-        "publishes": sum(published.values()),
+        "publishes": published["published"],
+        "rollbacks": published["rolled back"],
     }
 
 
