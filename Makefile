@@ -106,6 +106,10 @@ bench-recovery: .venv/.complete ## Downtime of a stream when something is killed
 bench-snapshots: .venv/.complete ## Cost of a KTable's snapshot against a MERGE and a rewrite: [SIZES=10000,1000000,10000000], some minutes
 	$(BIN)/python -m tests.benchmarks.snapshots $(if $(SIZES),--sizes $(SIZES))
 
+.PHONY: bench-larger
+bench-larger: .venv/.complete ## Memory of quality suites, comparison and SQL on tables larger than it: [SIZES=1000000,10000000,50000000]
+	$(BIN)/python -m tests.benchmarks.larger $(if $(SIZES),--sizes $(SIZES))
+
 .PHONY: lint
 lint: .venv/.complete ## Style, types and who may import whom
 	$(BIN)/ruff check

@@ -14,7 +14,9 @@ import great_expectations.expectations as gxe
 from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.metadata_types import FailureSeverity
 
-Suite: TypeAlias = list[Expectation]
+from deltaworks.quality.checks import Check
+
+Suite: TypeAlias = list[Expectation | Check]
 
 
 def never(what: str, query: str, why: str, severity: FailureSeverity = FailureSeverity.CRITICAL) -> Expectation:

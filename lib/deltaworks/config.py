@@ -60,7 +60,8 @@ KEYS: Mapping[str, str] = {
     for key in (
         *("home", "cache", "bootstrap", "controller_port", "postgres_port", "airflow_port", "supervisor_host"),
         *("control_url", "broker_options", "ivy_settings", "cores", "driver_memory", "max_records_per_batch"),
-        *("max_bytes_per_batch", "query_memory_mb", "query_seconds", "start_offsets", "run_from", "supervisor"),
+        *("max_bytes_per_batch", "query_memory_mb", "query_frame_mb", "query_seconds"),
+        *("start_offsets", "run_from", "supervisor"),
     )
 }
 """Key of a setting in the file -> its environment variable. The names of the keys are those of `Settings`."""

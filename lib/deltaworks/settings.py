@@ -73,8 +73,10 @@ class Settings:
     """Maximum number of records in a micro-batch; DELTAWORKS_MAX_RECORDS_PER_BATCH."""
     max_bytes_per_batch: int = 256 * 1024 * 1024
     """Maximum bytes of records in a micro-batch, as estimated from earlier batches; DELTAWORKS_MAX_BYTES_PER_BATCH."""
-    query_memory_mb: int = 1024
+    query_memory_mb: int = 768
     """Memory limit of a query of `deltaworks sql` or a quality suite; DELTAWORKS_QUERY_MEMORY_MB."""
+    query_frame_mb: int = 256
+    """Size of a data frame; a quality suite checks a larger table in parts; DELTAWORKS_QUERY_FRAME_MB."""
     query_seconds: int = 600
     """Time limit of such a query; DELTAWORKS_QUERY_SECONDS."""
     python_path: tuple[Path, ...] = ()
@@ -131,6 +133,7 @@ class Settings:
             max_records_per_batch=_number(env, "DELTAWORKS_MAX_RECORDS_PER_BATCH", default.max_records_per_batch),
             max_bytes_per_batch=_number(env, "DELTAWORKS_MAX_BYTES_PER_BATCH", default.max_bytes_per_batch),
             query_memory_mb=_number(env, "DELTAWORKS_QUERY_MEMORY_MB", default.query_memory_mb),
+            query_frame_mb=_number(env, "DELTAWORKS_QUERY_FRAME_MB", default.query_frame_mb),
             query_seconds=_number(env, "DELTAWORKS_QUERY_SECONDS", default.query_seconds),
             python_path=_python_path(env, project, code),
             start_offsets=_choice(env, "DELTAWORKS_START_OFFSETS", default.start_offsets, ("earliest", "latest")),
@@ -167,6 +170,7 @@ class Settings:
             "DELTAWORKS_MAX_RECORDS_PER_BATCH": self.max_records_per_batch,
             "DELTAWORKS_MAX_BYTES_PER_BATCH": self.max_bytes_per_batch,
             "DELTAWORKS_QUERY_MEMORY_MB": self.query_memory_mb,
+            "DELTAWORKS_QUERY_FRAME_MB": self.query_frame_mb,
             "DELTAWORKS_QUERY_SECONDS": self.query_seconds,
             "DELTAWORKS_START_OFFSETS": self.start_offsets,
             "DELTAWORKS_RUN_FROM": self.run_from,

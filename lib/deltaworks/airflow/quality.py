@@ -112,6 +112,8 @@ def check(name: str, dag_run: Any = None, access: Access = ENVIRONMENT, outlet_e
     for verdict in verdicts:
         if not verdict.passed:
             _tell(verdict)
+        elif verdict.observed:
+            log.info("%s: %s: %s", verdict.table, verdict.expects, verdict.observed)
     counts = {outcome.value: sum(verdict.outcome is outcome for verdict in verdicts) for outcome in Outcome}
     log.info("%s", ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     if blocking := [verdict for verdict in verdicts if verdict.blocks]:

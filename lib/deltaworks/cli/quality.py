@@ -74,6 +74,8 @@ def print_verdicts(title: str, verdicts: Sequence[Verdict], *, only_failed: bool
     for verdict in verdicts:
         if not verdict.passed:
             _explain(verdict)
+        elif verdict.observed and verdict.unexpected is not None and not only_failed:
+            out.print(Text(f"{verdict.table}: {verdict.expects}: {verdict.observed}", "dim"))
     counts = Counter(verdict.outcome.value for verdict in verdicts)
     out.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
 

@@ -45,8 +45,10 @@ _STATEMENTS = _QUERIES | {
     StatementType.DROP,
 }
 """Statements that change a table can only change one in memory: a table of the lake is a view."""
-_SPILL = 4
+_SPILL = 8
 """Temporary files may take so many times the memory."""
+_MAPPED = 4
+"""The process may map so many times the memory: allocators keep what they have freed, which counts but takes none."""
 _BEYOND_MB = 512
 """Further memory of the process: Python, Arrow, stacks of threads."""
 _MISSING = re.compile(r'Table with name "?(?P<table>\w+)"? does not exist')
@@ -60,7 +62,9 @@ class Limits:
     """What a query may use."""
 
     memory_mb: int = Settings.query_memory_mb
-    """Temporary files may take four times as much."""
+    """Temporary files may take eight times as much."""
+    frame_mb: int = Settings.query_frame_mb
+    """In a quality suite, a larger table is checked in parts, not as one data frame."""
     seconds: float = Settings.query_seconds
     """The time limit per query."""
     folder: Path | None = None
@@ -73,6 +77,7 @@ class Limits:
         """The limits that the environment sets."""
         return cls(
             memory_mb=settings.query_memory_mb,
+            frame_mb=settings.query_frame_mb,
             seconds=settings.query_seconds,
             folder=settings.temporary,
             restricted=restricted,
@@ -117,6 +122,11 @@ class Sandbox:
         """Makes an Arrow table or dataset a view; filters and columns are pushed down to it."""
         self._connection.register(name, rows)
         self._names.add(name)
+
+    def drop(self, name: str) -> None:
+        """Removes what `add` has added."""
+        self._connection.unregister(name)
+        self._names.discard(name)
 
     def named(self, query: str, names: Collection[str]) -> set[str]:
         """Those of the tables that statements name; all of them if DuckDB cannot tell.
@@ -242,7 +252,7 @@ def limited_process(limits: Limits, fail: Callable[[str], None] | None = None) -
         return
     message = f"{_too_long(limits)}\n  Hint: {_TOO_LONG_HINT}"
     with (
-        _data_limit(2 * limits.memory_mb + _BEYOND_MB),
+        _data_limit(_MAPPED * limits.memory_mb + _BEYOND_MB),
         _alarm(limits.seconds + _GRACE_S, lambda: (fail or _end)(message)),
     ):
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -11,12 +11,16 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from deltaworks.lakehouse.sandbox import Limits, Sandbox
+from deltaworks.quality.progress import UNKNOWN, Progress
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Source: TypeAlias = Union[pa.Table, pads.Dataset, "pd.DataFrame", Path, str]
 """An Arrow table or dataset, a pandas data frame, or the path of a Delta table."""
+
+_FIRST = 10_000
+"""Rows that show how much memory a row takes."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,17 @@ class Tables:
     """Tables that cannot be opened, and why."""
     order: str | None = None
     """The order of the replay that wrote the tables, `recorded` or `time`; None if no or several replays wrote them."""
+    progress: Progress = UNKNOWN
+    """Of the stream that writes the tables."""
 
     @classmethod
-    def open(cls, sources: Mapping[str, Source], order: str | None = None, limits: Limits | None = None) -> Tables:
+    def open(
+        cls,
+        sources: Mapping[str, Source],
+        order: str | None = None,
+        limits: Limits | None = None,
+        progress: Progress | None = None,
+    ) -> Tables:
         """Opens all tables at about the same moment, for rules that need several; reads no rows yet."""
         sandbox = Sandbox(limits)
         opened, errors = {}, {}
@@ -43,10 +55,10 @@ class Tables:
                 sandbox.add(name, opened[name])
             except Exception as error:
                 errors[name] = f"Table '{name}' cannot be opened: {error}"
-        return cls(sandbox, opened, errors, order)
+        return cls(sandbox, opened, errors, order, UNKNOWN if progress is None else progress)
 
-    def arrow(self, name: str) -> pa.Table:
-        """Reads a whole table.
+    def dataset(self, name: str) -> pads.Dataset:
+        """A table of which no rows are read yet.
 
         Raises:
             LookupError: the table does not exist or cannot be opened.
@@ -55,7 +67,19 @@ class Tables:
             known = ", ".join(self.opened) or "none"
             raise LookupError(self.errors.get(name, f"There is no table '{name}'; tables: {known}"))
         table = self.opened[name]
-        return table if isinstance(table, pa.Table) else table.to_table()
+        return pads.dataset(table) if isinstance(table, pa.Table) else table
+
+    def rows(self, name: str) -> int:
+        """How many rows a table has."""
+        return int(self.dataset(name).count_rows())
+
+    def frame_mb(self, name: str, columns: Sequence[str] | None = None) -> float:
+        """About how much memory a table, or some columns of it, takes as a data frame, as its first rows do."""
+        source = self.dataset(name)
+        first = source.head(_FIRST, columns=columns, batch_readahead=1, fragment_readahead=1)
+        if first.num_rows < _FIRST:
+            return float(data_frame(first).memory_usage(deep=True).sum()) / 1e6
+        return float(data_frame(first).memory_usage(deep=True).sum()) / _FIRST * self.rows(name) / 1e6
 
 
 def _open(source: Source) -> Any:

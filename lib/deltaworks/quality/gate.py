@@ -20,6 +20,7 @@ from deltaworks.lakehouse.publish.scope import LETTER_SOURCE, ROW_SOURCE, Scope
 from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.quality import invariants
+from deltaworks.quality.progress import Progress
 from deltaworks.quality.table_snapshots import TableSnapshots
 from deltaworks.quality.validation import Suites, validate
 from deltaworks.quality.verdict import Outcome, Verdict
@@ -71,6 +72,7 @@ def judge(
     schemas: Sequence[TableSchema],
     suites: Suites,
     last_batch: int | None = None,
+    progress: Progress | None = None,
     samples: int = 5,
     limits: Limits | None = None,
 ) -> list[Verdict]:
@@ -81,12 +83,13 @@ def judge(
         schemas: tables of the pipeline.
         suites: suites of the job; may be empty.
         last_batch: the last batch in the record of a stream that may be running; None: nobody writes.
+        progress: of the stream; None: nothing is known.
         samples: maximum number of rows that a verdict shows.
         limits: limits of each check in SQL; None: the defaults.
     """
     opened = TableSnapshots.below(tables, schemas, last_batch)
     return [
-        *validate(opened.sources, suites, samples=samples, limits=limits),
+        *validate(opened.sources, suites, progress=progress, samples=samples, limits=limits),
         *_missing(opened),
         *invariants.alone(opened, samples=samples, limits=limits),
     ]

@@ -11,6 +11,7 @@ from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas
 from deltaworks.quality import results, suites
 from deltaworks.quality.gate import judge
+from deltaworks.quality.progress import Progress
 from deltaworks.quality.verdict import Verdict
 from deltaworks.settings import Settings
 
@@ -42,7 +43,13 @@ def check(settings: Settings, name: str, *, run_id: str, samples: int = 5, restr
     last_batch = None if newest is None else newest.batch
     limits = Limits.of(settings, restricted=restricted)
     verdicts = judge(
-        settings.tables, schemas=schemas, suites=suite, last_batch=last_batch, samples=samples, limits=limits
+        settings.tables,
+        schemas=schemas,
+        suites=suite,
+        last_batch=last_batch,
+        progress=Progress.of(settings, name),
+        samples=samples,
+        limits=limits,
     )
     results.append(settings.tables, run_id, name, verdicts, clock.utc_now())
     refresh_on_the_way(settings)

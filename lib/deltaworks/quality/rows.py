@@ -8,6 +8,7 @@ numbers or SQL.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,22 @@ _OF_ANY_TYPE = frozenset(
 
 
 @dataclass(frozen=True)
+class Judged:
+    """The answer of Great Expectations."""
+
+    success: bool = False
+    unexpected: int | None = None
+    """Unexpected rows; None if the expectation is not about rows."""
+    considered: int = 0
+    """Rows that the expectation does not ignore."""
+    observed: str | None = None
+    sample: tuple[Mapping[str, Any], ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True)
 class Rows:
-    """One table, ready to be checked."""
+    """Rows of one table, ready to be checked."""
 
     table: pa.Table
     batch: Batch
@@ -43,40 +58,79 @@ class Rows:
     """Maximum number of rows that a verdict shows."""
 
     @classmethod
-    def of(cls, table: pa.Table, samples: int) -> Rows:
-        return cls(table, engine.dataframes().get_batch({"dataframe": frames.data_frame(table)}), samples)
+    def of(cls, table: pa.Table, samples: int, columns: Sequence[str] | None = None) -> Rows:
+        """All rows; `columns` are those that expectations look at."""
+        frame = frames.data_frame(table if columns is None else table.select(list(dict.fromkeys(columns))))
+        return cls(table, engine.dataframes().get_batch({"dataframe": frame}), samples)
+
+    @classmethod
+    def of_count(cls, rows: int) -> Rows:
+        """So many rows without columns, which take no memory."""
+        import pandas as pd
+
+        frame = pd.DataFrame(index=pd.RangeIndex(rows))
+        return cls(pa.table({}), engine.dataframes().get_batch({"dataframe": frame}), 0)
 
     def check(self, expectation: Expectation, verdict: Verdict) -> Verdict:
         """Completes the verdict with its outcome."""
-        if misfit := self._misfit(expectation):
-            return replace(verdict, outcome=Outcome.ERROR, error=misfit)
+        if why := misfit(self.table.schema, expectation):
+            return replace(verdict, outcome=Outcome.ERROR, error=why)
+        judged = self.judge(expectation)
+        if judged.error is not None:
+            return replace(verdict, outcome=Outcome.ERROR, error=judged.error)
+        outcome = Outcome.PASSED if judged.success else Outcome.FAILED
+        return replace(
+            verdict, outcome=outcome, unexpected=judged.unexpected, observed=judged.observed, sample=judged.sample
+        )
+
+    def judge(self, expectation: Expectation) -> Judged:
+        """Asks Great Expectations about these rows."""
         # One at a time: in a suite, an expectation that raises can make others fail.
         answer = self.batch.validate(
             expectation, result_format={"result_format": "SUMMARY", "partial_unexpected_count": max(1, self.samples)}
         )
         if error := _error(answer):
-            return replace(verdict, outcome=Outcome.ERROR, error=error)
-        result = answer.result
-        unexpected, indices = result.get("unexpected_count"), result.get("partial_unexpected_index_list")
-        outcome = Outcome.PASSED if answer.success else Outcome.FAILED
+            return Judged(error=error)
+        result, success = answer.result, bool(answer.success)
+        indices = result.get("partial_unexpected_index_list")
         if indices is None:
-            return replace(verdict, outcome=outcome, observed=_observed(result))
-        sample = frames.sample(self.table, indices[: self.samples])
-        return replace(verdict, outcome=outcome, unexpected=unexpected, sample=sample)
+            return Judged(success, observed=_observed(result))
+        return Judged(
+            success,
+            unexpected=result.get("unexpected_count"),
+            considered=(result.get("element_count") or 0) - (result.get("missing_count") or 0),
+            sample=frames.sample(self.table, indices[: self.samples]),
+        )
 
-    def _misfit(self, expectation: Expectation) -> str | None:
-        """Why the expectation cannot be checked on its column; None if it can."""
-        column = getattr(expectation, "column", None)
-        if not isinstance(column, str):
-            return None
-        if type(expectation).__name__ == "ExpectColumnToExist":
-            return None
-        if column not in self.table.column_names:
-            return f"There is no column '{column}'; columns: {', '.join(self.table.column_names)}"
-        kind = self.table.schema.field(column).type
-        if type(expectation).__name__ not in _OF_ANY_TYPE and (pa.types.is_nested(kind) or _is_bytes(kind)):
-            return f"Column '{column}' is {kind}: use SQL, with UnexpectedRowsExpectation"
+
+def misfit(schema: pa.Schema, expectation: Expectation) -> str | None:
+    """Why the expectation cannot be checked on its column; None if it can."""
+    column = getattr(expectation, "column", None)
+    if not isinstance(column, str):
         return None
+    if type(expectation).__name__ == "ExpectColumnToExist":
+        return None
+    if column not in schema.names:
+        return f"There is no column '{column}'; columns: {', '.join(schema.names)}"
+    kind = schema.field(column).type
+    if type(expectation).__name__ not in _OF_ANY_TYPE and (pa.types.is_nested(kind) or _is_bytes(kind)):
+        return f"Column '{column}' is {kind}: use SQL, with UnexpectedRowsExpectation"
+    return None
+
+
+def kind_of(expectation: Expectation) -> str:
+    """The class of Great Expectations that it is; an author's own class counts as that if it only sets arguments.
+
+    Empty for one that computes on its own.
+    """
+    for each in type(expectation).__mro__:
+        if each.__module__.startswith("great_expectations."):
+            same = all(getattr(type(expectation), name, None) is getattr(each, name, None) for name in _COMPUTES)
+            return each.__name__ if same else ""
+    return ""
+
+
+_COMPUTES = ("_validate", "map_metric", "metric_dependencies", "get_validation_dependencies")
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from string import Template
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, cast
 
 from deltaworks.errors import ConfigurationError
 from deltaworks.lakehouse.sandbox import Limits
-from deltaworks.quality import engine
+from deltaworks.quality import engine, parts
+from deltaworks.quality.checks import Check, Freshness, RecentVolume, SumsReconciled
 from deltaworks.quality.frames import Source, Tables
+from deltaworks.quality.progress import Progress
 from deltaworks.quality.rows import Rows
 from deltaworks.quality.verdict import Outcome, Verdict
 
@@ -18,8 +21,8 @@ if TYPE_CHECKING:
     from great_expectations.expectations import UnexpectedRowsExpectation
     from great_expectations.expectations.expectation import Expectation
 
-Suites: TypeAlias = Mapping[str, Sequence["Expectation"]]
-"""Table -> its expectations."""
+Suites: TypeAlias = Mapping[str, Sequence["Expectation | Check"]]
+"""Table -> its expectations and checks."""
 
 
 def validate(
@@ -27,6 +30,7 @@ def validate(
     suites: Suites,
     *,
     order: str | None = None,
+    progress: Progress | None = None,
     samples: int = 5,
     limits: Limits | None = None,
 ) -> list[Verdict]:
@@ -34,39 +38,74 @@ def validate(
 
     Args:
         tables: name -> Arrow table, data frame or path of a Delta table. Rules in SQL may use tables without a suite.
-        suites: table -> expectations of Great Expectations.
+        suites: table -> expectations of Great Expectations, and checks of `checks`.
         order: order of the replay that wrote the tables, `recorded` or `time`; None if no or several replays did.
+        progress: of the stream that writes the tables; None: without it, nothing is said of progress.
         samples: maximum number of failing rows that a verdict shows.
-        limits: limits of each rule in SQL; None: the defaults.
+        limits: limits of each rule in SQL, and of data frames; None: the defaults.
 
     Returns:
         One verdict per expectation, in the order of the suites. If a table is missing, each of its expectations gets
         an error.
     """
     engine.load()
-    opened = Tables.open(tables, order, limits)
+    opened = Tables.open(tables, order, limits, progress)
     with opened.sandbox:
         return [verdict for table, suite in suites.items() for verdict in _of_table(opened, table, suite, samples)]
 
 
-def _of_table(tables: Tables, name: str, suite: Sequence[Expectation], samples: int) -> Iterator[Verdict]:
-    from great_expectations.expectations import UnexpectedRowsExpectation
-
-    in_sql = [isinstance(expectation, UnexpectedRowsExpectation) for expectation in suite]
+def _of_table(tables: Tables, name: str, suite: Sequence[Expectation | Check], samples: int) -> Iterator[Verdict]:
     try:
-        table = tables.arrow(name)
-        rows = None if all(in_sql) else Rows.of(table, samples)
+        rows = tables.rows(name)
+        by_rows = [(each, _unknown(name, each, rows)) for each in suite if _is_by_rows(each)]
+        checked = _checked(tables, name, by_rows, samples)
+        first = list(islice(checked, 1))  # reads the table
     except Exception as error:
         for expectation in suite:
             yield replace(_unknown(name, expectation, None), outcome=Outcome.ERROR, error=str(error))
         return
+    verdicts = chain(first, checked)
     for expectation in suite:
-        verdict = _unknown(name, expectation, len(table))
+        if _is_by_rows(expectation):
+            yield next(verdicts)
+        else:
+            yield _check_in_sql(tables, expectation, _unknown(name, expectation, rows), samples)
+
+
+def _is_by_rows(expectation: Expectation | Check) -> TypeGuard[Expectation]:
+    """Whether Great Expectations checks it."""
+    from great_expectations.expectations import UnexpectedRowsExpectation
+
+    return not isinstance(expectation, UnexpectedRowsExpectation | _CHECKS)
+
+
+_CHECKS = Freshness | RecentVolume | SumsReconciled
+
+
+def _check_in_sql(tables: Tables, expectation: Expectation | Check, verdict: Verdict, samples: int) -> Verdict:
+    try:
+        if isinstance(expectation, _CHECKS):
+            return expectation.check(tables, verdict, samples)
+        return _check_sql(tables, cast("UnexpectedRowsExpectation", expectation), verdict, samples)
+    except ConfigurationError as error:
+        return replace(verdict, outcome=Outcome.ERROR, error=str(error))
+    except Exception as error:
+        return replace(verdict, outcome=Outcome.ERROR, error=f"{type(error).__name__}: {error}")
+
+
+def _checked(
+    tables: Tables, name: str, suite: Sequence[tuple[Expectation, Verdict]], samples: int
+) -> Iterator[Verdict]:
+    """What Great Expectations says, of the whole table if it fits."""
+    if not suite:
+        return
+    if tables.frame_mb(name) > tables.sandbox.limits.frame_mb:
+        yield from parts.check(tables, name, suite, samples)
+        return
+    rows = Rows.of(tables.dataset(name).to_table(), samples)
+    for expectation, verdict in suite:
         try:
-            if isinstance(expectation, UnexpectedRowsExpectation):
-                yield _check_sql(tables, expectation, verdict, samples)
-            elif rows is not None:
-                yield rows.check(expectation, verdict)
+            yield rows.check(expectation, verdict)
         except Exception as error:
             yield replace(verdict, outcome=Outcome.ERROR, error=f"{type(error).__name__}: {error}")
 
@@ -89,8 +128,18 @@ def _check_sql(tables: Tables, expectation: UnexpectedRowsExpectation, verdict: 
     return replace(verdict, outcome=outcome, unexpected=unexpected, sample=sample)
 
 
-def _unknown(table: str, expectation: Expectation, rows: int | None) -> Verdict:
+def _unknown(table: str, expectation: Expectation | Check, rows: int | None) -> Verdict:
     """The verdict before the check."""
+    if isinstance(expectation, _CHECKS):
+        return Verdict(
+            table=table,
+            expectation=type(expectation).__name__,
+            expects=expectation.expects,
+            why=expectation.why,
+            severity=expectation.severity,
+            outcome=Outcome.ERROR,
+            rows=rows,
+        )
     severity = expectation.severity
     return Verdict(
         table=table,

@@ -100,6 +100,11 @@ def _chosen(suites: Suites, *, in_sql: bool) -> Suites:
     return {table: suite for table, suite in chosen.items() if suite}
 
 
+def _text_of(expectation: object) -> str:
+    """Where an expectation names other tables."""
+    return f"{getattr(expectation, 'unexpected_rows_query', '')} {getattr(expectation, 'other', '')}"
+
+
 def _is_sql(expectation: object) -> bool:
     return hasattr(expectation, "unexpected_rows_query")
 
@@ -122,11 +127,7 @@ def about(suites: Suites, tables: Collection[str]) -> Suites:
     """The expectations that can see one of the tables; what the others say does not change."""
     mentioned = re.compile("|".join(rf"\b{re.escape(table)}\b" for table in tables))
     seen = {
-        table: [
-            expectation
-            for expectation in suite
-            if table in tables or mentioned.search(str(getattr(expectation, "unexpected_rows_query", "")))
-        ]
+        table: [expectation for expectation in suite if table in tables or mentioned.search(_text_of(expectation))]
         for table, suite in suites.items()
     }
     return {table: suite for table, suite in seen.items() if suite}

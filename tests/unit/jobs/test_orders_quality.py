@@ -104,7 +104,7 @@ DEFECTS = [
     ),
     ("user_sessions", f"UPDATE {{}} SET orders = orders + 100 WHERE rowid = {ONE}", "no more orders than lie between"),
     ("user_sessions", "DELETE FROM {} WHERE rowid = (SELECT max_by(rowid, timestamp) FROM {})", "of the last hour"),
-    ("user_sessions", "DELETE FROM {} WHERE rowid % 4 = 0", "at most one order in ten is in no session"),
+    ("user_sessions", "DELETE FROM {} WHERE rowid % 4 = 0", "sum of orders is that of the rows"),
     ("users_changelog", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "unique together: user_id batch_id"),
     ("users_changelog", "UPDATE {} SET op = 'update' WHERE op = 'upsert'", "op values must belong to this set"),
     (

@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -33,6 +34,8 @@ from deltaworks.lakehouse.publish.windows import ALWAYS, early_windows, later_wi
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
 
 MEMORY_MB = 512
+SLICE_ROWS = 4_000_000
+"""Rows of both sides of a windowed table that are compared at a time, or those of a day if it has more."""
 _MAX_TEXT = 1_000
 
 SampleCell = None | bool | int | float | str | list[Any] | dict[str, Any]
@@ -218,7 +221,7 @@ class _Pair:
             engine.execute("SET preserve_insertion_order = false")
             differences = Differences(engine, self.schema, self.source, scope, same_batches=same_batches)
             try:
-                found = differences.find(before, after, limits.samples, limits.parts)
+                found = differences.find(self._slices(before, after), limits.samples, limits.parts)
             except duckdb.IOException as error:
                 raise TableError(
                     f"Files of the table '{self.source.name}' cannot be read: {error}",
@@ -243,6 +246,24 @@ class _Pair:
             production_version=None if self.production is None else self.production.version,
             staging_version=self.staging.version,
         )
+
+    def _slices(self, before: Side, after: Side) -> list[tuple[Side, Side]]:
+        """Both sides, of windowed tables some days at a time, so that little has to be held or written to disk."""
+        if self.schema.role is not Role.WINDOWED:
+            return [(before, after)]
+        rows: Counter[str] = Counter()
+        for log in (self.production, self.staging):
+            for path, entry in () if log is None else log.files.items():
+                rows[layout.partition_of(path)["window_date"]] += entry.rows
+        slices: list[set[str]] = [set()]
+        held = 0
+        for day in sorted(rows):
+            if held and held + rows[day] > SLICE_ROWS:
+                slices.append(set())
+                held = 0
+            slices[-1].add(day)
+            held += rows[day]
+        return [(_of_days(before, days), _of_days(after, days)) for days in slices]
 
     def _unsettled_days(self, scope: Scope) -> set[str]:
         """Days whose windows may still change, or that one side has closed and the other has not."""
@@ -285,6 +306,14 @@ class _Pair:
             cases.append(f"WHEN file_index IN ({', '.join(unknown)}) THEN {scope.condition(self.schema)}")
         of_batches = f" AND CASE {' '.join(cases)} ELSE TRUE END" if cases else ""
         return chosen, scope.time_condition("timestamp") + of_batches
+
+
+def _of_days(side: Side, days: set[str]) -> Side:
+    """The files of some days of a windowed table."""
+    chosen = [
+        path for path in side.files if layout.partition_of(f"{path.parent.name}/{path.name}")["window_date"] in days
+    ]
+    return replace(side, files=chosen)
 
 
 def _log(path: Path) -> DeltaLog | None:

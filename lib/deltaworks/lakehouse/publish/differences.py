@@ -6,7 +6,8 @@
 So duplicate rows count as often as they occur, and only differing rows are sorted and joined. NaN equals NaN, null
 equals null, numbers are never rounded, and the order of a map's entries does not matter.
 
-Data that does not fit into memory is spilled. If DuckDB cannot spill it, rows are compared in parts, by a hash of the
+A windowed table is compared some days at a time: the day of a row follows from its window. Other data that does not
+fit into memory is spilled. If DuckDB cannot spill it, rows are compared in parts, by a hash of the
 identity, each with a separate scan.
 
 | table | identity |
@@ -23,6 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,12 +105,11 @@ class Differences:
         self._same_batches = same_batches
         self.cells = self._cells()
 
-    def find(self, before: Side, after: Side, samples: int, parts: int = 1) -> Found:
+    def find(self, sides: Sequence[tuple[Side, Side]], samples: int, parts: int = 1) -> Found:
         """Compares the two sides.
 
         Args:
-            before: production.
-            after: staging.
+            sides: production and staging, or slices of them: a row of one slice is in no other one.
             samples: how many rows of each kind to keep.
             parts: number of parts at first; more if memory is short.
 
@@ -117,16 +118,16 @@ class Differences:
         """
         while True:
             try:
-                return self._find(before, after, samples, parts)
+                return self._find(sides, samples, parts)
             except duckdb.OutOfMemoryException:
                 if parts >= _MAX_PARTS:
                     raise
                 parts *= 4
 
-    def _find(self, before: Side, after: Side, samples: int, parts: int) -> Found:
+    def _find(self, sides: Sequence[tuple[Side, Side]], samples: int, parts: int) -> Found:
         found = Found(columns=Counter(dict.fromkeys(self._counted.values(), 0)))
         self._execute("DROP TABLE IF EXISTS samples")
-        for part in range(parts):
+        for (before, after), part in product(sides, range(parts)):
             self._pair(before, after, part, parts)
             self._count(found)
             self._keep(samples)
