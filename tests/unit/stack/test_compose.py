@@ -25,7 +25,12 @@ COMPONENTS = read_components(ROOT / "infra")
 UNLIMITED = (client.NAME, "airflow-scheduler")
 """Where streams and replays run."""
 JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
-PORTS = {"kafka": (19092, 19092), "postgres": (19432, 5432), "sql": (19100, 19100), "airflow-api-server": (19080, 19080)}
+PORTS = {
+    "kafka": (19092, 19092),
+    "postgres": (19432, 5432),
+    "sql": (19100, 19100),
+    "airflow-api-server": (19080, 19080),
+}
 """Of this machine, and of the container."""
 
 

@@ -63,7 +63,7 @@ object Statement {
     "UnresolvedSubqueryColumnAliases", "UnresolvedTVFAliases", "Unpivot", "WithWindowDefinition")
   val Told = Set(
     "CurrentNamespace", "DescribeColumn", "DescribeRelation", "SetCatalogAndNamespace", "ShowColumns", "ShowNamespaces",
-    "ShowTables", "ShowViews")
+    "ShowNamespacesCommand", "ShowTables", "ShowViews")
   val Database = "default"
   private val Catalog = "spark_catalog"
 

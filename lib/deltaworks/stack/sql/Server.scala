@@ -4,7 +4,9 @@ import java.nio.file.Path
 import java.security.MessageDigest
 import java.util.{Collections, List => JList, Map => JMap}
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.hive.conf.HiveConf
+import org.apache.hadoop.hive.ql.security.authorization.BitSetCheckedAuthorizationProvider
 import org.apache.hive.service.auth.PasswdAuthenticationProvider
 import org.apache.hive.service.cli.{CLIService, GetInfoType, GetInfoValue, OperationHandle, SessionHandle}
 import org.apache.hive.service.cli.thrift.ThriftBinaryCLIService
@@ -44,9 +46,22 @@ object Server {
     HiveThriftServer2.listener = new HiveThriftServer2Listener(
       context.statusStore.store.asInstanceOf[ElementTrackingStore], context.conf, Some(server), true)
     HiveThriftServer2.eventManager = new HiveThriftServer2EventManager(context)
-    server.init(hive.conf)
+    server.init(withoutMetastore(hive.conf))
     server.start()
   }
+
+  /** Hive's sessions look for a metastore when they end, and go on without. Else each would make one, with a database. */
+  private def withoutMetastore(conf: HiveConf): HiveConf = {
+    val changed = new HiveConf(conf)
+    changed.set("hive.metastore.uris", "thrift://127.0.0.1:1")
+    changed.set("hive.metastore.connect.retries", "0")
+    changed
+  }
+}
+
+/** Hive's sessions ask who may do what, by default a metastore; here nobody needs to be asked. */
+class NoRules extends BitSetCheckedAuthorizationProvider {
+  override def init(conf: Configuration): Unit = ()
 }
 
 /** The server as `HiveThriftServer2` assembles it, with a service of our own. */

@@ -17,7 +17,8 @@ from deltaworks.stack.components import Report
 from deltaworks.stack.java import Java
 
 _HERE = Path(__file__).parent
-_FUNCTIONS = "functions.txt"
+_RESOURCES = ("functions.txt", "log4j2.properties")
+"""What the classes read."""
 _NEEDED = ("scala-compiler", "scala-library", "scala-reflect")
 """The jars of the compiler."""
 
@@ -63,7 +64,8 @@ def compiled(settings: Settings, java: Java, delta: Sequence[Path], report: Repo
                 classes = Path(temporary) / "classes"
                 classes.mkdir()
                 _compile(java, sources, jars, delta, classes)
-                shutil.copyfile(_HERE / _FUNCTIONS, classes / _FUNCTIONS)
+                for name in _RESOURCES:
+                    shutil.copyfile(_HERE / name, classes / name)
                 classes.rename(folder)
     return folder
 
@@ -71,7 +73,7 @@ def compiled(settings: Settings, java: Java, delta: Sequence[Path], report: Repo
 def _digest(sources: Sequence[Path], jars: Path, delta: Sequence[Path]) -> str:
     """Changes with the sources, and with what they are compiled against."""
     found = hashlib.sha256()
-    for file in (*sources, _HERE / _FUNCTIONS):
+    for file in (*sources, *(_HERE / name for name in _RESOURCES)):
         found.update(f"{file.name}\n".encode() + file.read_bytes())
     for jar in (*sorted(jars.glob("*.jar")), *delta):
         found.update(f"{jar.name} {jar.stat().st_size}\n".encode())

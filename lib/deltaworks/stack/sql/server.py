@@ -24,6 +24,7 @@ from deltaworks.stack.sql.compiled import compiled, spark_jars
 
 _MAIN = "org.apache.spark.sql.hive.thriftserver.Server"
 _PASSWORD = "org.apache.spark.sql.hive.thriftserver.Password"
+_NO_RULES = "org.apache.spark.sql.hive.thriftserver.NoRules"
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
     *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
@@ -101,18 +102,17 @@ def _properties(settings: Settings) -> dict[str, object]:
         "thrift.max.worker.threads": 64,
     }
     found: dict[str, object] = {f"spark.hadoop.hive.server2.{name}": value for name, value in hive.items()}
+    found["spark.hadoop.hive.security.authorization.manager"] = _NO_RULES
     for name in ("hive.exec.scratchdir", "hive.exec.local.scratchdir", "hive.downloaded.resources.dir"):
         found[f"spark.hadoop.{name}"] = scratch / name
     return found | {
         "java.io.tmpdir": scratch,
-        "derby.system.home": scratch,
         "jdk.reflect.useDirectMethodHandle": "false",
         "io.netty.tryReflectionSetAccessible": "true",
         "hive.server2.custom.authentication.class": _PASSWORD,
         "spark.master": f"local[{settings.cores}]",
         "spark.app.name": "sql",
         "spark.authenticate": "true",
-        "spark.log.level": "WARN",
         "spark.ui.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
