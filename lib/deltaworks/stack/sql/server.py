@@ -24,6 +24,8 @@ from deltaworks.stack.sql.compiled import compiled, spark_jars
 
 _MAIN = "org.apache.spark.sql.hive.thriftserver.Server"
 _PASSWORD = "org.apache.spark.sql.hive.thriftserver.Password"
+_FOLDERS = ("hive.exec.scratchdir", "hive.exec.local.scratchdir", "hive.downloaded.resources.dir")
+"""Where Hive's sessions look for files of theirs."""
 _NO_RULES = "org.apache.spark.sql.hive.thriftserver.NoRules"
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
@@ -103,8 +105,7 @@ def _properties(settings: Settings) -> dict[str, object]:
     }
     found: dict[str, object] = {f"spark.hadoop.hive.server2.{name}": value for name, value in hive.items()}
     found["spark.hadoop.hive.security.authorization.manager"] = _NO_RULES
-    for name in ("hive.exec.scratchdir", "hive.exec.local.scratchdir", "hive.downloaded.resources.dir"):
-        found[f"spark.hadoop.{name}"] = scratch / name
+    found |= {f"spark.hadoop.{name}": scratch / name for name in _FOLDERS}
     return found | {
         "java.io.tmpdir": scratch,
         "jdk.reflect.useDirectMethodHandle": "false",
@@ -143,9 +144,11 @@ def main() -> None:
     settings = Settings.from_environment()
     home.make(settings)
     login = credentials(settings)
-    _scratch(settings).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in _FOLDERS:
+        (_scratch(settings) / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chdir(_scratch(settings))
     given = {"DELTAWORKS_SQL_USER": login.user, "DELTAWORKS_SQL_PASSWORD": login.password}
+    given["SPARK_LOCAL_IP"] = "127.0.0.1"  # else it looks for another address, and warns
     found = command(settings)
     sys.stdout.flush()
     os.execve(found[0], found, settings.surroundings() | given)
