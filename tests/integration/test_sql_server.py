@@ -6,6 +6,7 @@ The tables are those of a stream that runs, and one that no pipeline writes.
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 import stat
 import subprocess
@@ -168,6 +169,11 @@ dfs -ls /
 KILL QUERY 'x'
 """.splitlines()
 """What would read something else than tables as of their cuts."""
+
+
+_PROMPT = re.compile(r"^\d+: jdbc:\S+> ", re.MULTILINE)
+
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -390,7 +396,7 @@ def beeline(settings: Settings, folder: Path, *statements: str) -> list[dict[str
     done = subprocess.run(
         [
             *(java.executable, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={folder}"),
-            *("-cp", f"{spark_jars()}/*", "org.apache.hive.beeline.BeeLine", "--silent=true", "--outputformat=csv2"),
+            *("-cp", f"{spark_jars()}/*", "org.apache.hive.beeline.BeeLine", "--silent=true", "--outputformat=tsv2"),
             *("-u", login.url, "-n", login.user, "-w", str(folder / "password")),
             *(word for statement in statements for word in ("-e", statement)),
         ],
@@ -400,7 +406,8 @@ def beeline(settings: Settings, folder: Path, *statements: str) -> list[dict[str
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return list(csv.DictReader(done.stdout.splitlines()))
+    text = _PROMPT.sub("", done.stdout).replace("\0", "")
+    return list(csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 @pytest.mark.parametrize(
