@@ -47,6 +47,16 @@ class Settings:
     """Port of PostgreSQL; DELTAWORKS_POSTGRES_PORT."""
     airflow_port: int = 19080
     """Port of Airflow's pages and REST API; DELTAWORKS_AIRFLOW_PORT."""
+    sql_port: int = 19100
+    """Port of the SQL server; DELTAWORKS_SQL_PORT."""
+    sql_host: str = "127.0.0.1"
+    """Where the SQL server listens; DELTAWORKS_SQL_HOST, for containers."""
+    sql_user: str = "reader"
+    """The user of the SQL server; DELTAWORKS_SQL_USER."""
+    sql_password: str | None = field(default=None, repr=False)
+    """The password of that user; DELTAWORKS_SQL_PASSWORD, else the home keeps one."""
+    sql_memory_mb: int = 512
+    """Heap of the SQL server's JVM; DELTAWORKS_SQL_MEMORY_MB. Answers may take a part of it."""
     supervisor_host: str = "127.0.0.1"
     """Where the supervisor of the streams listens, on a port of its choice; DELTAWORKS_SUPERVISOR_HOST."""
     supervisor: str = "here"
@@ -78,7 +88,7 @@ class Settings:
     query_frame_mb: int = 256
     """Size of a data frame; a quality suite checks a larger table in parts; DELTAWORKS_QUERY_FRAME_MB."""
     query_seconds: int = 600
-    """Time limit of such a query; DELTAWORKS_QUERY_SECONDS."""
+    """Time limit of such a query, and of one of the SQL server; DELTAWORKS_QUERY_SECONDS."""
     python_path: tuple[Path, ...] = ()
     """Where workers find `deltaworks` and the pipelines: the package (or `code`), the project, then PYTHONPATH."""
     start_offsets: str = "earliest"
@@ -119,6 +129,11 @@ class Settings:
             controller_port=_port(env, "DELTAWORKS_CONTROLLER_PORT", default.controller_port),
             postgres_port=_port(env, "DELTAWORKS_POSTGRES_PORT", default.postgres_port),
             airflow_port=_port(env, "DELTAWORKS_AIRFLOW_PORT", default.airflow_port),
+            sql_port=_port(env, "DELTAWORKS_SQL_PORT", default.sql_port),
+            sql_host=env.get("DELTAWORKS_SQL_HOST") or default.sql_host,
+            sql_user=env.get("DELTAWORKS_SQL_USER") or default.sql_user,
+            sql_password=env.get("DELTAWORKS_SQL_PASSWORD") or None,
+            sql_memory_mb=_number(env, "DELTAWORKS_SQL_MEMORY_MB", default.sql_memory_mb),
             supervisor_host=env.get("DELTAWORKS_SUPERVISOR_HOST") or default.supervisor_host,
             supervisor=_choice(env, "DELTAWORKS_SUPERVISOR", default.supervisor, ("here", "elsewhere")),
             postgres_bin=_folder(env, "POSTGRES_BIN"),
@@ -163,6 +178,10 @@ class Settings:
             "DELTAWORKS_CONTROLLER_PORT": self.controller_port,
             "DELTAWORKS_POSTGRES_PORT": self.postgres_port,
             "DELTAWORKS_AIRFLOW_PORT": self.airflow_port,
+            "DELTAWORKS_SQL_PORT": self.sql_port,
+            "DELTAWORKS_SQL_HOST": self.sql_host,
+            "DELTAWORKS_SQL_USER": self.sql_user,
+            "DELTAWORKS_SQL_MEMORY_MB": self.sql_memory_mb,
             "DELTAWORKS_SUPERVISOR_HOST": self.supervisor_host,
             "DELTAWORKS_BROKER_OPTIONS": " ".join(self.broker_options),
             "DELTAWORKS_CORES": self.cores,
@@ -180,6 +199,7 @@ class Settings:
         optional = {
             "POSTGRES_BIN": self.postgres_bin,
             "DELTAWORKS_CONTROL_URL": self.control_url,
+            "DELTAWORKS_SQL_PASSWORD": self.sql_password,
             "JAVA_HOME": self.java_home,
             "DELTAWORKS_IVY_SETTINGS": self.ivy_settings,
             "HTTPS_PROXY": self.https_proxy,
@@ -269,7 +289,7 @@ class Settings:
     @property
     def private(self) -> tuple[Path, ...]:
         """The folders that a home has from the beginning; only its user can access them."""
-        return (self.pipelines, self.tables, self.archives, self.logs, self.kafka, self.jars)
+        return (self.pipelines, self.tables, self.archives, self.logs, self.kafka, self.sql, self.jars)
 
     @property
     def postgres(self) -> Path:
@@ -280,6 +300,11 @@ class Settings:
     def pgpass(self) -> Path:
         """The passwords of the stack's PostgreSQL, as libpq reads them."""
         return self.home / "postgres.pgpass"
+
+    @property
+    def sql(self) -> Path:
+        """The password of the SQL server."""
+        return self.home / "sql"
 
     @property
     def airflow(self) -> Path:

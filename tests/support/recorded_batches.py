@@ -16,8 +16,9 @@ from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.runtime.consumer import RangeReader
+from deltaworks.runtime.state.initial_state import InitialState, path_of
 from deltaworks.runtime.state.local_store import LocalStore, stores_of
-from deltaworks.runtime.state.recovery import local_path
+from deltaworks.runtime.state.recovery import local_path, open_store
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.settings import Settings
 from deltaworks.testing.recorded import MicroBatch, Recording, run_recorded
@@ -116,8 +117,12 @@ _Entries = list[tuple[bytes, bytes]]
 
 
 def _contents(settings: Settings, pipeline: Pipeline, task: TaskId) -> dict[str, _Entries]:
-    timed = stores_of(pipeline.plan().stages[task[0]])
-    local = LocalStore(local_path(PipelinePaths.of(settings, pipeline.name).current.local, *task), timed)
+    timed, checkpoint = stores_of(pipeline.plan().stages[task[0]]), PipelinePaths.of(settings, pipeline.name).current
+    path, initial = local_path(checkpoint.local, *task), path_of(checkpoint.initial_state, *task)
+    has_run = path.exists()
+    local = LocalStore(path, timed)
+    if not has_run and initial.exists():  # no record has come since the checkpoint began
+        open_store(local, InitialState(initial))
     found = {store: list(local.reader(store).scan(b"", None)) for store in timed}
     local.close()
     return found

@@ -28,7 +28,7 @@ from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.dsl.pipeline import Pipeline
-    from deltaworks.stack.airflow import Credentials
+    from deltaworks.stack.credentials import Credentials
 
 _STUCK_S = 180.0
 _POLL_S = 0.5

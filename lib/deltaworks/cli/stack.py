@@ -31,7 +31,10 @@ def add_to(app: typer.Typer) -> None:
 def up(
     components: Annotated[
         list[str] | None,
-        typer.Argument(help="Components to start, with what they need, such as `kafka`; default: all."),
+        typer.Argument(
+            help="Components to start, with what they need, such as `kafka`, or `sql` for BI tools; default: all but "
+            "`sql`."
+        ),
     ] = None,
     secured: Annotated[
         bool,
@@ -58,6 +61,10 @@ def up(
     if (login := stack.credentials) is not None:
         password = login.password if login.created_now else f"in {login.file}"
         out.print(Text(f"Airflow  {login.url}  user {login.user}, password {password}"))
+    if (login := stack.sql) is not None:
+        place = "of the settings" if settings.sql_password else f"in {login.file}"
+        password = login.password if login.created_now else place
+        out.print(Text(f"SQL  {login.url}  user {login.user}, password {password}"))
 
 
 def down(

@@ -209,7 +209,7 @@ def own_settings(home: Path, *, secured: bool = False) -> Settings:
     from deltaworks.settings import Settings
     from deltaworks.stack.ports import free_ports
 
-    broker, controller, postgres, airflow = free_ports(4)
+    broker, controller, postgres, airflow, sql = free_ports(5)
     settings = replace(
         Settings.from_environment(),
         home=home,
@@ -217,6 +217,7 @@ def own_settings(home: Path, *, secured: bool = False) -> Settings:
         controller_port=controller,
         postgres_port=postgres,
         airflow_port=airflow,
+        sql_port=sql,
     )
     if not secured:
         return settings

@@ -21,27 +21,12 @@ from deltaworks.files import replace_file
 from deltaworks.settings import Settings
 from deltaworks.stack import postgres
 from deltaworks.stack.components import Software
+from deltaworks.stack.credentials import Credentials
 
 USER = "admin"
 REFRESH_S = 5
 """A new file in `jobs/` has its DAG after at most this long, and the time to parse it."""
 _TIMEOUT_S = 2.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Credentials:
-    """The login for Airflow's web page."""
-
-    url: str
-    user: str
-    password: str
-    file: Path
-    """The file with the password."""
-    created_now: bool
-    """Whether they are new, so nobody has seen them yet."""
-
-    def __repr__(self) -> str:
-        return f"Credentials({self.url!r}, {self.user!r}, password in {self.file})"
 
 
 def credentials(settings: Settings) -> Credentials:

@@ -31,7 +31,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     name: str
     software: Literal["kafka", "postgres", "airflow", "deltaworks"]
     command: tuple[str, ...]
-    ready: Literal["admin", "login", "http", "heartbeat", "answers", "exit"]
+    ready: Literal["admin", "login", "http", "heartbeat", "answers", "sql", "exit"]
     """How to check that others can use it."""
     ready_timeout_s: float
     stop_signal: Literal["SIGTERM", "SIGINT"]
@@ -53,6 +53,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Free disk space that it needs to start."""
     node: int = 0
     """Which broker it is, from 1, if there are several."""
+    optional: bool = False
+    """Whether it is started only if somebody asks for it."""
     part_of: str = ""
     """The name for all of them, which a command may use."""
 
@@ -72,13 +74,16 @@ class Components:
     """All components, in an order in which they can be started."""
 
     def chosen(self, names: Iterable[str] | None) -> list[Component]:
-        """These components and all that they need, in an order in which they can be started; None chooses all.
+        """These components and all that they need, in an order in which they can be started.
+
+        Args:
+            names: None chooses all but those that are optional.
 
         Raises:
             ConfigurationError: there is no component of that name.
         """
         found: set[str] = set()
-        left = list(self.by_name if names is None else names)
+        left = [c.name for c in self.by_name.values() if not c.optional] if names is None else list(names)
         while left:
             name = left.pop()
             if parts := [component.name for component in self.by_name.values() if component.part_of == name]:

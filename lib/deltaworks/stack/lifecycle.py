@@ -23,7 +23,9 @@ from deltaworks.names import FILE
 from deltaworks.settings import Settings
 from deltaworks.stack import airflow, ports, runner
 from deltaworks.stack.components import Component, Report
+from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.native import NativeHost
+from deltaworks.stack.sql import server as sql
 from deltaworks.stack.state import ComponentState, RunnerState, read_state, read_wanted, write_wanted
 
 _STOP_ORDER = {client.NAME: -1, "pipeline": 0, "runner": 9}
@@ -52,8 +54,10 @@ class Stack:
     """The requested components, ready to be used."""
 
     components: Mapping[str, Running]
-    credentials: airflow.Credentials | None
+    credentials: Credentials | None
     """The login for Airflow, if it is among them."""
+    sql: Credentials | None
+    """The login for the SQL server, if it is among them."""
     seconds: float
     """Duration of the call."""
 
@@ -114,6 +118,7 @@ def up(
         _require_same_ports(host, chosen, before)
         new = [component for component in chosen if component.name not in before]
         login = airflow.credentials(settings) if any(c.software == "airflow" for c in chosen) else None
+        reader = sql.credentials(settings) if any(c.ready == "sql" for c in chosen) else None
         try:
             _prepare(host, new, report)
             if new:
@@ -134,6 +139,7 @@ def up(
             if (found_state := state.find(component.name)) is not None
         },
         credentials=login,
+        sql=reader,
         seconds=clock.ticks_s() - begin,
     )
 

@@ -1,6 +1,6 @@
 """Answers the questions of the runner and `up` about each component on this machine, with one `match` per question.
 
-The answers are in `kafka.py`, `postgres.py` and `airflow.py`.
+The answers are in `kafka.py`, `postgres.py`, `airflow.py` and `sql`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _VARIABLES = {
     "controller_port": "DELTAWORKS_CONTROLLER_PORT=<port>",
     "postgres_port": "DELTAWORKS_POSTGRES_PORT=<port>",
     "airflow_port": "DELTAWORKS_AIRFLOW_PORT=<port>",
+    "sql_port": "DELTAWORKS_SQL_PORT=<port>",
 }
 
 
@@ -101,6 +102,10 @@ class NativeHost:
                 from deltaworks.stack import postgres
 
                 postgres.prepare(self.settings, report)
+            case "deltaworks" if component.ready == "sql":
+                from deltaworks.stack.sql import server
+
+                server.prepare(self.settings, report)
             case "airflow" | "deltaworks":
                 pass
             case _:
@@ -165,6 +170,10 @@ class NativeHost:
                 return airflow.beats(self.settings, component.job, since)
             case "answers":
                 from deltaworks.control.supervisor import client
+
+                return client.answers(self.settings)
+            case "sql":
+                from deltaworks.stack.sql import client
 
                 return client.answers(self.settings)
             case "exit":

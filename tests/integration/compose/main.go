@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	options, err := cli.NewProjectOptions(os.Args[1:], cli.WithOsEnv)
+	options, err := cli.NewProjectOptions(os.Args[1:], cli.WithOsEnv, cli.WithProfiles([]string{"*"}))
 	if err == nil {
 		project, failure := options.LoadProject(context.Background())
 		err = failure

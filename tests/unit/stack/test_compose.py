@@ -17,6 +17,7 @@ from deltaworks.settings import Settings
 from deltaworks.stack.airflow import bundle_config
 from deltaworks.stack.components import Component, read_components
 from deltaworks.stack.compose import SECRETS, compose_files, new_secrets
+from deltaworks.stack.sql import client as sql_client
 
 ROOT = Path(__file__).parents[3]
 HERE = Settings(project=ROOT, home=ROOT, infra=ROOT / "infra", cache=ROOT)
@@ -24,7 +25,12 @@ COMPONENTS = read_components(ROOT / "infra")
 UNLIMITED = (client.NAME, "airflow-scheduler")
 """Where streams and replays run."""
 JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
-PORTS = {"kafka": (19092, 19092), "postgres": (19432, 5432), "airflow-api-server": (19080, 19080)}
+PORTS = {
+    "kafka": (19092, 19092),
+    "postgres": (19432, 5432),
+    "sql": (19100, 19100),
+    "airflow-api-server": (19080, 19080),
+}
 """Of this machine, and of the container."""
 
 
@@ -60,6 +66,7 @@ def test_a_service_starts_waits_and_stops_like_its_component(services: dict[str,
         assert service["command"] == ["python", "-m", *component.command, *drain]
     assert service.get("depends_on", {}) == waits
     assert service["restart"] == ("no" if component.is_step else "unless-stopped")
+    assert service.get("profiles") == ([component.name] if component.optional else None)
     assert service["stop_signal"] == component.stop_signal
     assert service["stop_grace_period"] == f"{patience_s:.0f}s"
     assert service.get("mem_limit") == (None if component.name in UNLIMITED else f"{2 * component.memory_mb}m")
@@ -77,6 +84,7 @@ def test_a_service_is_healthy_when_its_component_is_ready(services: dict[str, An
         "http": f"http://127.0.0.1:{HERE.airflow_port}{component.path}'",
         "heartbeat": f"--job-type {JOBS.get(component.job)} ",
         "answers": client.__name__,
+        "sql": sql_client.__name__,
     }
 
     assert asks[component.ready] in " ".join(check["test"])
@@ -87,7 +95,12 @@ def test_published_ports_are_those_of_the_settings(services: dict[str, Any]) -> 
     published = {name: service["ports"] for name, service in services.items() if "ports" in service}
 
     assert published == {name: [f"127.0.0.1:{own}:{inner}"] for name, (own, inner) in PORTS.items()}
-    assert [own for own, _ in PORTS.values()] == [HERE.broker_port, HERE.postgres_port, HERE.airflow_port]
+    assert [own for own, _ in PORTS.values()] == [
+        HERE.broker_port,
+        HERE.postgres_port,
+        HERE.sql_port,
+        HERE.airflow_port,
+    ]
 
 
 def test_postgres_has_the_settings_of_the_native_one(services: dict[str, Any]) -> None:

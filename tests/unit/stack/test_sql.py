@@ -1,0 +1,83 @@
+"""The SQL server before it starts: its login, its command, and how it is asked whether it lets a client in."""
+
+from __future__ import annotations
+
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+from deltaworks.stack.sql import client, compiled, server
+
+COMPLETE, BAD = 5, 3
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return replace(Settings.from_environment({}, cwd=tmp_path), home=tmp_path, sql_port=1234)
+
+
+def test_a_password_is_made_once_and_only_its_user_can_read_it(settings: Settings) -> None:
+    first, second = server.credentials(settings), server.credentials(settings)
+
+    assert (first.created_now, second.created_now) == (True, False)
+    assert first.password == second.password == first.file.read_text().strip()
+    assert len(first.password) > 20
+    assert stat.S_IMODE(first.file.stat().st_mode) == 0o600
+    assert (first.url, first.user) == ("jdbc:hive2://127.0.0.1:1234/default", "reader")
+    assert first.password not in repr(first)
+
+
+def test_the_password_of_the_settings_is_not_kept(settings: Settings) -> None:
+    login = server.credentials(replace(settings, sql_user="bi", sql_password="given"))
+
+    assert (login.user, login.password, login.created_now) == ("bi", "given", False)
+    assert not login.file.exists()
+
+
+@contextmanager
+def answering(status: int | None) -> Iterator[tuple[socket.socket, list[bytes]]]:
+    """A connection to a server that reads a login, and answers with a status of SASL; None: it hangs up."""
+    ours, theirs = socket.socketpair()
+    read: list[bytes] = []
+
+    def serve() -> None:
+        with theirs:
+            read.append(theirs.recv(1000))
+            if status is not None:
+                theirs.sendall(bytes([status, 0]))
+                theirs.sendall(bytes(3))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with ours:
+        yield ours, read
+    thread.join()
+
+
+@pytest.mark.parametrize(("status", "expected"), [(COMPLETE, True), (BAD, False), (None, False)])
+def test_a_server_lets_in_whom_it_says_so(status: int | None, expected: bool) -> None:
+    with answering(status) as (connection, read):
+        assert client.lets_in(connection, "reader", "word") is expected
+
+    assert b"".join(read) == b"\1\0\0\0\5PLAIN" + b"\2\0\0\0\x0c\0reader\0word"
+
+
+def test_where_nobody_listens_there_is_no_answer(settings: Settings) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        assert not client.answers(replace(settings, sql_port=unused.getsockname()[1]))
+
+
+def test_without_the_jars_of_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled.importlib.util, "find_spec", lambda name: None)
+
+    with pytest.raises(ConfigurationError, match=r"needs PySpark with its jars\.\n  Hint: pip install"):
+        compiled.spark_jars()
