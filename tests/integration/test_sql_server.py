@@ -288,7 +288,7 @@ def test_describe_says_what_columns_mean(cursor: Any) -> None:
 
 def refused_login(settings: Settings, **other: Any) -> None:
     """A client that cannot log in; PyHive leaves its socket open."""
-    with pytest.raises(Exception, match="Error validating the login|read 0 bytes"):
+    with pytest.raises(Exception, match=r"Error validating the login|read 0 bytes"):
         connected(settings, **other)
     gc.collect()
 
