@@ -142,7 +142,7 @@ def test_a_query_that_needs_too_much_memory_says_so(tmp_path: Path) -> None:
     with Sandbox(Limits(memory_mb=20, folder=tmp_path)) as box:
         error = refused(box, "SELECT len(list(range)) FROM range(100000000)")
 
-    assert error.message.startswith("The query needs more than 20 MB of memory and 80 MB of temporary files")
+    assert error.message.startswith("The query needs more than 20 MB of memory and 160 MB of temporary files")
     assert "DELTAWORKS_QUERY_MEMORY_MB" in str(error.hint)
 
 
@@ -223,10 +223,11 @@ def test_without_restrictions_it_is_duckdb_as_it_comes(tmp_path: Path) -> None:
 
 def test_limits_come_from_the_settings(tmp_path: Path) -> None:
     text = {"DELTAWORKS_QUERY_MEMORY_MB": "64", "DELTAWORKS_QUERY_SECONDS": "5", "DELTAWORKS_HOME": str(tmp_path)}
+    text["DELTAWORKS_QUERY_FRAME_MB"] = "32"
 
     settings = Settings.from_environment(text, cwd=tmp_path)
 
-    assert Limits.of(settings) == Limits(memory_mb=64, seconds=5, folder=tmp_path / "tmp")
+    assert Limits.of(settings) == Limits(memory_mb=64, frame_mb=32, seconds=5, folder=tmp_path / "tmp")
     assert not Limits.of(settings, restricted=False).restricted
     assert text.items() <= settings.environment().items()
 
