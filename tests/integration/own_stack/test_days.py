@@ -113,7 +113,7 @@ def airflow(new_pipeline: NewPipeline) -> Iterator[ReplayApi]:
             job.unlink()
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 def test_a_day_that_closes_starts_who_waits_for_it_and_is_told_once(
     new_pipeline: NewPipeline, airflow: ReplayApi
 ) -> None:
@@ -127,7 +127,7 @@ def test_a_day_that_closes_starts_who_waits_for_it_and_is_told_once(
     (event,) = airflow.wait("the day has closed", lambda: tells(airflow), timeout_s=300)
 
     assert (event.why, event.days, event.pipeline) == ("closed", [day], "orders")
-    (run,) = airflow.wait("the job has run", lambda: ended(airflow, BATCH, "asset_triggered"), timeout_s=300)
+    (run,) = airflow.wait("the job has run", lambda: ended(airflow, BATCH, "asset_triggered"), timeout_s=600)
     assert run == "success"
     assert rows(new_pipeline) == {(day, "lamp"): 2}
     (run,) = airflow.wait("the report was written", lambda: ended(airflow, REPORT, "asset_triggered"), timeout_s=240)
@@ -139,7 +139,7 @@ def test_a_day_that_closes_starts_who_waits_for_it_and_is_told_once(
     assert [each.days for each in told(airflow)] == [[day]], "nobody is told twice"
 
     backfill = airflow.backfill(BATCH, before[0].isoformat(), day.isoformat(), {})
-    airflow.wait("the backfill has ended", lambda: airflow.backfill_ended(backfill), timeout_s=300)
+    airflow.wait("the backfill has ended", lambda: airflow.backfill_ended(backfill), timeout_s=600)
     earlier = {(before[0], "lamp"): 1, (before[1], "lamp"): 1, (before[1], "sofa"): 1}
     assert rows(new_pipeline) == {(day, "lamp"): 2} | earlier
     assert ended(airflow, BATCH, "backfill") == ["success", "success"]
