@@ -173,9 +173,9 @@ class NativeHost:
 
                 return client.answers(self.settings)
             case "sql":
-                from deltaworks.stack.sql import client
+                from deltaworks.stack.sql import client as sql_client
 
-                return client.answers(self.settings)
+                return sql_client.answers(self.settings)
             case "exit":
                 return False
             case _:

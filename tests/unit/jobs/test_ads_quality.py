@@ -10,6 +10,7 @@ import pytest
 from great_expectations.expectations.expectation import Expectation
 
 from deltaworks.quality import Outcome, validate
+from deltaworks.quality.checks import Check
 from deltaworks.testing.recorded import run_recorded
 from jobs.ads import pipeline
 from jobs.quality.ads import suites
@@ -44,7 +45,7 @@ def test_what_the_job_writes_passes(count: int, batches: int, seed: int) -> None
 
 
 @pytest.fixture(scope="module")
-def rules(clean: Tables) -> dict[tuple[str, str], Expectation]:
+def rules(clean: Tables) -> dict[tuple[str, str], Expectation | Check]:
     """Table and what is expected in words -> an expectation, which the tables meet as they are."""
     verdicts = validate(clean, suites)
     assert [verdict.expects for verdict in verdicts if not verdict.passed] == []
@@ -128,7 +129,7 @@ DEFECTS = [
 
 @pytest.mark.parametrize(("name", "statement", "rule"), DEFECTS)
 def test_a_defect_is_found_by_its_rule(
-    clean: Tables, rules: dict[tuple[str, str], Expectation], name: str, statement: str, rule: str
+    clean: Tables, rules: dict[tuple[str, str], Expectation | Check], name: str, statement: str, rule: str
 ) -> None:
     (expectation,) = [found for (table, expects), found in rules.items() if table == name and rule in expects]
 

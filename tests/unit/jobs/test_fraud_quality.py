@@ -98,7 +98,7 @@ def first(condition: str) -> str:
     ],
 )
 def test_what_somebody_breaks_is_found(clean: Tables, name: str, statement: str, found_by: str) -> None:
-    suite = [each for each in suites[name] if found_by in f"{type(each).__name__} {each.description}"]
+    suite = [each for each in suites[name] if found_by in f"{type(each).__name__} {getattr(each, 'description', '')}"]
 
     verdicts = validate(damaged(clean, name, statement), {name: suite})
 

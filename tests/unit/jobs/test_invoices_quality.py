@@ -75,7 +75,7 @@ def test_what_the_job_writes_passes(clean: Tables) -> None:
 )
 def test_a_defect_is_found(clean: Tables, name: str, statement: str, found_by: str) -> None:
     table = f"invoices_{name}"
-    meant = [each for each in suites[table] if found_by in f"{type(each).__name__} {each.description}"]
+    meant = [each for each in suites[table] if found_by in f"{type(each).__name__} {getattr(each, 'description', '')}"]
 
     verdicts = validate(damaged(clean, table, statement), {table: meant})
 

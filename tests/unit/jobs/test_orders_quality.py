@@ -10,6 +10,7 @@ import pytest
 from great_expectations.expectations.expectation import Expectation
 
 from deltaworks.quality import Outcome, Verdict, validate
+from deltaworks.quality.checks import Check
 from deltaworks.testing.recorded import run_recorded
 from jobs.orders import pipeline
 from jobs.quality.orders import suites
@@ -154,14 +155,14 @@ DEFECTS = [
 
 
 @pytest.fixture(scope="module")
-def rules(clean: Tables) -> list[tuple[Verdict, Expectation]]:
+def rules(clean: Tables) -> list[tuple[Verdict, Expectation | Check]]:
     """Every expectation, and what was said of it before there were defects."""
     return list(zip(validate(clean, suites), chain(*suites.values()), strict=True))
 
 
 @pytest.mark.parametrize(("name", "statement", "rule"), DEFECTS)
 def test_a_defect_is_found_by_its_rule(
-    clean: Tables, rules: list[tuple[Verdict, Expectation]], name: str, statement: str, rule: str
+    clean: Tables, rules: list[tuple[Verdict, Expectation | Check]], name: str, statement: str, rule: str
 ) -> None:
     ((before, expectation),) = [(v, e) for v, e in rules if v.table == name and rule in v.expects]
     assert before.passed

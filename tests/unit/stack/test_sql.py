@@ -77,7 +77,7 @@ def test_where_nobody_listens_there_is_no_answer(settings: Settings) -> None:
 
 
 def test_without_the_jars_of_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     with pytest.raises(ConfigurationError, match=r"needs PySpark with its jars\.\n  Hint: pip install"):
         compiled.spark_jars()
