@@ -22,7 +22,7 @@ from deltaworks.lakehouse.cuts import Cut
 from deltaworks.settings import Settings
 from tests.benchmarks.retention import simulated
 from tests.system.analysts.findings import Findings
-from tests.system.analysts.readers import READERS, Place, Reader, Rows, Wanted, counted
+from tests.system.analysts.readers import ONLY_NOW, READERS, Place, Reader, Rows, Wanted, counted
 from tests.unit.lakehouse.lake import DEAD, QUERY, SINKS, Expected, task_tables, write_batch
 
 SHOP = "shop"
@@ -87,6 +87,8 @@ def check(work: Path, findings: Findings, seconds: float) -> None:
 
 def _readers(settings: Settings, work: Path, stack: ExitStack) -> Iterator[tuple[str, Reader]]:
     for number, (name, made) in enumerate(READERS.items()):
+        if name in ONLY_NOW:
+            continue
         scratch = work / f"reader-{number}"
         scratch.mkdir()
         yield name, stack.enter_context(made(settings, scratch))

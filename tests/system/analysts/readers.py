@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -23,12 +23,16 @@ from typing import Any, Literal
 import duckdb
 import polars as pl
 import pyarrow as pa
+from pyhive import hive
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from deltaworks import tables
 from deltaworks.batch import delta_tables
 from deltaworks.settings import Settings
+from deltaworks.stack.credentials import Credentials
+from deltaworks.stack.lifecycle import up
+from deltaworks.stack.sql.server import credentials
 
 Kind = Literal["time", "decimal", "bytes", "truth", "other"]
 Wanted = Mapping[str, Mapping[str, Kind]]
@@ -185,10 +189,38 @@ def _spark(settings: Settings, scratch: Path) -> Iterator[Reader]:
         SparkContext._gateway, SparkContext._jvm = earlier
 
 
+@contextmanager
+def _sql_server(settings: Settings, scratch: Path) -> Iterator[Reader]:
+    """The SQL server of the stack, and a client with a connection for each query."""
+    up(settings, lambda line: None, only=("sql",), tethered=True)
+    yield partial(over_the_wire, credentials(settings))
+
+
+def over_the_wire(login: Credentials, place: Place, wanted: Wanted, at: str | None) -> Opened:
+    """SQL over the wire: a statement sees all tables as of one batch, the newest one."""
+    assert at is None, "the server shows what is now"
+    first = place.cut()["batch_id"]
+    cells = {table: ", ".join(map(_as_spark_text, columns, columns.values())) for table, columns in wanted.items()}
+    query = " UNION ALL ".join(f"SELECT '{table}', to_json(array({cells[table]})) FROM `{table}`" for table in wanted)
+    connection = hive.connect(
+        host="127.0.0.1", port=place.settings.sql_port, username=login.user, password=login.password, auth="CUSTOM"
+    )
+    with closing(connection), closing(connection.cursor()) as cursor:
+        cursor.execute(query)
+        answered = cursor.fetchall()
+    found: dict[str, list[Sequence[Any]]] = {table: [] for table in wanted}
+    for table, row in answered:
+        found[table].append(json.loads(row))
+    rows = {table: counted(wanted[table].values(), each) for table, each in found.items()}
+    return Opened(range(first, place.cut()["batch_id"] + 1), lambda: rows)
+
+
 def _plain(reader: Reader) -> Callable[[Settings, Path], AbstractContextManager[Reader]]:
     return lambda settings, scratch: nullcontext(reader)
 
 
+ONLY_NOW = ("SQL server",)
+"""Readers that need a stack, and see only the newest cut."""
 READERS: dict[str, Callable[[Settings, Path], AbstractContextManager[Reader]]] = {
     "deltaworks sql": _plain(command_line),
     "pyarrow": _plain(arrow),
@@ -196,6 +228,7 @@ READERS: dict[str, Callable[[Settings, Path], AbstractContextManager[Reader]]] =
     "DuckDB": _plain(duck),
     "polars": _plain(polars),
     "Spark SQL": _spark,
+    "SQL server": _sql_server,
 }
 """Each is asked in every part that reads. Settings and an empty folder -> the reader, as long as the block lasts."""
 
@@ -247,6 +280,17 @@ def _text(kind: Kind, value: Any) -> str:
             return str(value).lower()
         case _:
             return str(value)
+
+
+def _as_spark_text(column: str, kind: Kind) -> str:
+    """A column in Spark SQL, likewise."""
+    match kind:
+        case "time":
+            return f"CAST(unix_micros(`{column}`) AS STRING)"
+        case "bytes":
+            return f"hex(`{column}`)"
+        case _:
+            return f"CAST(`{column}` AS STRING)"
 
 
 def _as_text(column: str, kind: Kind) -> str:
