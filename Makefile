@@ -71,7 +71,7 @@ check-replay: .venv/.complete ## Replays of running streams: equal, archived, st
 	$(BIN)/python -u -m tests.system.replays
 
 .PHONY: check-analysts
-check-analysts: .venv/.complete ## Every reader under kills and publishes, old versions, a month, explained rows: [PARTS="readers month"] [SECONDS=600] [MONTH=1]
+check-analysts: .venv/.complete ## Every reader under kills and publishes, old versions, a month, explained rows, erased persons: [PARTS="readers month"] [SECONDS=600] [MONTH=1]
 	$(BIN)/python -u -m tests.system.analysts $(PARTS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(MONTH),--month) $(if $(DAYS),--days $(DAYS))
 
 .PHONY: check-defects
