@@ -79,13 +79,14 @@ def _check(project: Project, work: Path, findings: Findings) -> None:
     persons = rng.sample(_customers(settings), PERSONS)
     taken = kills = 0
     for number, person in enumerate(persons):
-        before = seen(settings)
+        cuts_before = known(settings)
+        before = seen(settings, cuts_before)
         expected = {at: Counter({row: n for row, n in rows.items() if not names(row, person)})
                     for at, rows in before.items()}  # fmt: skip
         findings.holds(f"{len(holding(settings, person))} files have {person} at first", before != expected)
         kills += _erase(project, work, findings, person, rng.sample(POINTS, KILLS if number else 0))
-        after = {at: rows for at, rows in seen(settings).items() if at in before}
-        different = sum((_between(after.get(at, Counter()), rows)).total() for at, rows in expected.items())
+        after = seen(settings, cuts_before)
+        different = sum(_between(after[at], rows).total() for at, rows in expected.items())
         findings.rows_equal(
             f"all tables at {len({batch for batch, _ in before})} cuts without {person}",
             sum(rows.total() for rows in expected.values()),
@@ -226,16 +227,20 @@ def _in_bytes(data: bytes, person: str) -> bool:
     return person.encode() in data and re.search(rb"(?<!%b)%b(?!%b)" % (_WORD, word, _WORD), data) is not None
 
 
-def seen(settings: Settings) -> Seen:
-    """All that a reader can look at: each table as of each cut that is kept, by Delta's own rules."""
-    known: dict[int, Cut] = {pin.cut.batch_id: pin.cut for pin in retention.pins(settings.tables, "orders")}
+def known(settings: Settings) -> list[Cut]:
+    """Cuts that can be read: pins, some of the last hour, and the newest."""
+    found: dict[int, Cut] = {pin.cut.batch_id: pin.cut for pin in retention.pins(settings.tables, "orders")}
     for file in sorted(cuts.folder(settings.tables, "orders").glob("*.jsonl"))[-1:]:
         lines = list(cuts._cuts_in(file))
-        known |= {cut.batch_id: cut for cut in lines[:: max(1, len(lines) // 5)]}
-        known[lines[-1].batch_id] = lines[-1]
+        found |= {cut.batch_id: cut for cut in [*lines[:: max(1, len(lines) // 5)], lines[-1]]}
+    return list(found.values())
+
+
+def seen(settings: Settings, at: Iterable[Cut]) -> Seen:
+    """All that a reader finds in the tables at these cuts, by Delta's own rules."""
     return {
         (cut.batch_id, name): Counter(map(str, _rows(settings.tables / name, version)))
-        for cut in known.values()
+        for cut in at
         for name, version in cut.tables.items()
     }
 
