@@ -1,0 +1,200 @@
+"""`deltaworks erase` of a stopped stream: all goes, a refusal changes nothing, and what was cut off is completed.
+
+`tests/system/analysts/erased.py` does it to a stream that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from deltaworks.cli.app import app
+from deltaworks.control import batches, erasures, jobs
+from deltaworks.erase import erasing, state
+from deltaworks.errors import ConfigurationError, ConflictError, IncompatibleCheckpointError, TransientError
+from deltaworks.lakehouse import cuts, retention
+from deltaworks.replay import runs
+from deltaworks.settings import Settings
+from deltaworks.topology.persons import Person
+from tests.hosts.test_erasing import ENTRIES, OTHER, PERSON, THEIRS, Visiting
+from tests.spark.pipelines import counting, visiting
+
+NOBODY = "postgresql://127.0.0.1:1/nobody"
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Visiting]:
+    made = Visiting.begun(tmp_path)
+    made.stream.committer.refresh_snapshots(force=True)
+    made.stream.committer.settled(made.stream.batch_id - 1)
+    made.stream.committer.publish_cut()
+    monkeypatch.setattr(jobs, "load", lambda settings, name: visiting)
+    monkeypatch.setattr(state, "erase", partial(state.erase, read=lambda *arguments: made.read(*arguments)))
+    yield made
+    made.stream.close()
+
+
+def settings_of(stopped: Visiting) -> Settings:
+    return replace(stopped.stream.settings, control_url=NOBODY)
+
+
+def erase(stopped: Visiting, key: str = THEIRS) -> erasures.Erasure:
+    return erasing.erase(settings_of(stopped), "visiting", Person.of(key), by="ada", reason="asked")
+
+
+def files_with(home: Path, key: str) -> list[str]:
+    return [
+        path.relative_to(home).as_posix()
+        for path in sorted(home.rglob("*"))
+        if path.is_file() and key in _content(path)
+    ]
+
+
+def _content(path: Path) -> str:
+    plain = path.read_bytes().decode("utf-8", "replace")
+    return plain + str(pq.ParquetFile(path).read().to_pydict()) if path.suffix == ".parquet" else plain
+
+
+def log(stopped: Visiting) -> Path:
+    file = stopped.home / "logs" / "visiting.log"
+    file.parent.mkdir()
+    file.write_text(f"begun\nno page for {THEIRS}\n{OTHER} too\n")
+    return file
+
+
+def test_nothing_of_a_person_is_left(stopped: Visiting) -> None:
+    told = log(stopped)
+    retention.pin(stopped.home / "tables", "audit", "visiting", by="ada")
+    assert len(files_with(stopped.home, THEIRS)) > 8
+
+    done = erase(stopped)
+
+    assert files_with(stopped.home, THEIRS) == [] and files_with(stopped.home, OTHER)
+    assert {name: done.taken[f"store {name}"] for name in ENTRIES} == ENTRIES
+    assert done.taken["table visitors"] == done.taken["table visit_counts"] == 1
+    assert done.taken["file logs/visiting.log"] == 1 and f"\n{OTHER} too\n" in told.read_text()
+    assert {"topic visits", "topic visitors", "topic named-visits"} <= set(done.left)
+    assert not [place for place in done.left if place.startswith("file ")]
+    assert (done.requested_by, done.reason) == ("ada", "asked") and done.done_ms is not None
+    assert erasures.erasures(stopped.stream.paths) == [done]
+    for cut in (cuts.required(stopped.home / "tables", "visiting"), *_pinned(stopped)):
+        for table in cut.tables:
+            assert cuts.opened(stopped.home / "tables", cut, table) is not None
+    stopped.go_on()
+    stopped.visit({THEIRS: "again", OTHER: "again"})
+    assert stopped.counts() == {THEIRS: 1, OTHER: 3}
+
+
+def _pinned(stopped: Visiting) -> list[cuts.Cut]:
+    return list(retention.pinned(stopped.home / "tables", "audit").values())
+
+
+def test_the_record_says_up_to_where_replays_leave_the_person_out(stopped: Visiting) -> None:
+    told = erase(stopped).offsets or {}
+    ends = {topic: {p: end for p, end in told[topic].items() if end} for topic in ("visits", "visitors")}
+    read: dict[str, dict[str, int]] = {}
+    for record in batches.read(stopped.stream.paths.batches):
+        for topic, parts in record.offsets.items():
+            read.setdefault(topic, {}).update({partition: stop for partition, (_, stop) in parts.items()})
+    assert ends == read
+
+
+def test_looking_changes_nothing(stopped: Visiting) -> None:
+    log(stopped)
+    before = _bytes(stopped.home)
+    found = erasing.find(settings_of(stopped), "visiting", PERSON)
+    assert _bytes(stopped.home) == before
+    assert found.tables["visit_counts"] == 1 and found.columns["visit_counts"] == ["key"] and found.texts == 1
+    assert found.columns["pages"] == ["key", "value"] and "topic visits" in found.left
+
+
+def _bytes(home: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+
+def refused(stopped: Visiting, error: type[Exception], said: str) -> None:
+    paths = stopped.stream.paths
+    lock = paths.fence.with_name(f"{paths.fence.name}.lock")
+    kept = (paths.lease, paths.fence, lock, paths.erasures / "salt")  # who asks takes the lease
+    before = {path: data for path, data in _bytes(stopped.home).items() if path not in kept}
+    with pytest.raises(error, match=said):
+        erase(stopped)
+    assert {path: data for path, data in _bytes(stopped.home).items() if path not in kept} == before
+
+
+def test_a_pipeline_that_never_ran_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "load", lambda settings, name: visiting)
+    settings = replace(Settings.from_environment({}), home=tmp_path, control_url=NOBODY)
+    with pytest.raises(ConfigurationError, match="has not run here"):
+        erasing.erase(settings, "visiting", PERSON, by="ada")
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_code_is_refused(stopped: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "load", lambda settings, name: replace(counting, name="visiting"))
+    refused(stopped, IncompatibleCheckpointError, "another topology")
+
+
+def test_an_unfinished_replay_is_refused(stopped: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plan:
+        run_id = "run-1"
+
+    monkeypatch.setattr(runs, "unfinished", lambda settings, name: [Plan])
+    refused(stopped, ConflictError, "run-1")
+
+
+def test_a_full_disk_leaves_a_record_and_is_completed(stopped: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("deltaworks.lakehouse.parquet.write", full)
+        with pytest.raises(TransientError, match="No space left") as caught:
+            erase(stopped)
+    assert "same command again" in str(caught.value)
+    begun = erasures.erasures(stopped.stream.paths)
+    assert [each.done_ms for each in begun] == [None]
+
+    done = erase(stopped)
+
+    assert done.id == begun[0].id and done.done_ms is not None
+    assert {name: done.taken[f"store {name}"] for name in ENTRIES} == ENTRIES, "counted once"
+    assert files_with(stopped.home, THEIRS) == []
+
+
+def command(stopped: Visiting, monkeypatch: pytest.MonkeyPatch, *arguments: str, typed: str = "") -> Any:
+    monkeypatch.setattr(Settings, "from_environment", classmethod(lambda cls, *_: settings_of(stopped)))
+    return CliRunner().invoke(app, list(arguments), input=typed)
+
+
+def test_the_commands_say_what_goes_what_went_and_what_stays(
+    stopped: Visiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = command(stopped, monkeypatch, "erase", "visiting", "--key", THEIRS, "--dry-run")
+    assert looked.exit_code == 0 and "visit_counts" in looked.stdout and "topic visits" in looked.stdout
+
+    asked = command(stopped, monkeypatch, "erase", "visiting", "--key", THEIRS)
+    assert isinstance(asked.exception, ConfigurationError) and "--yes" in str(asked.exception)
+    assert files_with(stopped.home, THEIRS)
+
+    done = command(stopped, monkeypatch, "erase", "visiting", "--key", "-", "--yes", "--json", typed=f"{THEIRS}\n")
+    assert done.exit_code == 0, done.output
+    assert msgspec.json.decode(done.stdout)["taken"]["table visit_counts"] == 1
+    assert files_with(stopped.home, THEIRS) == []
+
+    listed = command(stopped, monkeypatch, "erasures", "--json")
+    assert [each["pipeline"] for each in msgspec.json.decode(listed.stdout)["erasures"]] == ["visiting"]
+    assert "done" in command(stopped, monkeypatch, "erasures").stdout
+
+
+def test_standard_input_without_a_key_is_refused(stopped: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = command(stopped, monkeypatch, "erase", "visiting", "--key", "-", "--yes")
+    assert isinstance(given.exception, ConfigurationError) and "has no key" in str(given.exception)
