@@ -97,6 +97,11 @@ def test_rows_are_gone_from_all_versions_and_files(tmp_path: Path, time: Clock) 
     assert seen(shop) == expected
     assert holding(tmp_path) == []
     assert not list(tmp_path.glob("*/_rewritten*"))
+    for name in ("orders", "counts", "users", "users_changelog"):
+        log = DeltaLog(tmp_path / name)
+        log.load()
+        assert all(entry.rows for entry in log.files.values()), "a file without rows is part of the table"
+        assert log.is_as_left and DeltaTable(tmp_path / name).history(1)[0]["operation"] == "ERASE"
     for name, each in taken.items():
         assert (each.rows, each.older, each.files) == (found[name].rows, found[name].older, found[name].files)
     newest = max(batch for batch, _ in before)
@@ -230,3 +235,18 @@ def test_a_table_of_another_engine_is_rewritten_too(tmp_path: Path) -> None:
     for at, rows in enumerate(old):
         left = sorted(map(str, DeltaTable(table, version=at).to_pyarrow_table().to_pylist()))
         assert left == [row for row in rows if GONE not in row]
+
+
+def test_bounds_of_a_file_that_is_not_there_any_more_are_dropped(tmp_path: Path) -> None:
+    table = tmp_path / "sales"
+    write_deltalake(table, pa.table({"key": [GONE, "user-1-1"]}))
+    DeltaTable(table).create_checkpoint()
+    write_deltalake(table, pa.table({"key": ["user-2-1"]}), mode="overwrite")
+    DeltaTable(table).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert {path.suffix for path in holding(table)} == {".json", ".parquet"}, "in a commit, and in a checkpoint"
+
+    rewriting.take(table, None, UNWANTED, "e1")
+
+    assert holding(table) == []
+    assert DeltaTable(table).to_pyarrow_table().to_pylist() == [{"key": "user-2-1"}]
+    assert len(DeltaTable(table, version=0).file_uris()) == 1
