@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,12 +17,15 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from deltaworks import faults
+from deltaworks.kernel.records import Coordinates
 from deltaworks.lakehouse import retention, rewriting
+from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.reading import dataset
 from deltaworks.lakehouse.rewriting import Taken, Unwanted
 from deltaworks.lakehouse.schema import plan_schemas
-from tests.unit.lakehouse.lake import DEAD, SINKS, check, sweep
+from deltaworks.lakehouse.task_tables import TaskTables
+from tests.unit.lakehouse.lake import DEAD, NOON_MS, ORDERS, QUERY, SINKS, User, check, sweep
 from tests.unit.lakehouse.shop import SHOP, START, Clock, Shop, simulate
 
 SCHEMAS = {schema.name: schema for schema in plan_schemas(SINKS, DEAD)}
@@ -250,3 +254,20 @@ def test_bounds_of_a_file_that_is_not_there_any_more_are_dropped(tmp_path: Path)
     assert holding(table) == []
     assert DeltaTable(table).to_pyarrow_table().to_pylist() == [{"key": "user-2-1"}]
     assert len(DeltaTable(table, version=0).file_uris()) == 1
+
+
+def test_a_file_that_has_nothing_else_is_no_part_of_the_table_any_more(tmp_path: Path) -> None:
+    committer = TableCommitter(tmp_path, "shop", QUERY, [ORDERS])
+    committer.open(1)
+    tables = TaskTables(tmp_path, [ORDERS], None, stage=0, task=0)
+    tables.begin(0)
+    tables.rows("orders").add((GONE, User("a", Decimal(1)), NOON_MS, Coordinates("raw", 0, 0)))
+    committer.commit(0, tables.finish())
+    committer.close()
+
+    assert rewriting.take(tmp_path / "orders", SCHEMAS["orders"], UNWANTED, "e1").rows == 1
+
+    log = DeltaLog(tmp_path / "orders")
+    log.load()
+    assert not log.files and holding(tmp_path) == []
+    assert DeltaTable(tmp_path / "orders", version=log.version - 1).to_pyarrow_table().num_rows == 0
