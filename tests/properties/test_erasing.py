@@ -75,14 +75,10 @@ def keeping(builder: StreamsBuilder) -> None:
 
 
 def held_back(builder: StreamsBuilder) -> None:
-    """Buffers without limits: in a full one, who waits depends on everybody."""
+    """Until windows close. With a time limit, or in a full buffer, who waits depends on what all keys send."""
     stream = builder.stream(TOPIC, key=str, value=int)
     counts = stream.group_by_key().windowed_by(TimeWindows(size=ms(10), grace=ms(3))).count(store="counts")
     counts.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()), store="closing").to_delta("counts")
-    rows = stream.to_table(store="rows")
-    limited = rows.suppress(Suppressed.until_time_limit(ms(7), BufferConfig.unbounded()), store="limited")
-    limited.to_stream().to("limited")
-    stream.left_join(limited, lambda value, row: value * 100 + (row or 0), value=int).to("seen")
 
 
 def by_foreign_key(builder: StreamsBuilder) -> None:
