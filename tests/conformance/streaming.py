@@ -32,8 +32,7 @@ from deltaworks.kafka import admin
 from deltaworks.kafka.admin import TopicSpec
 from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.records import RecordBatch
-from deltaworks.kernel.task import TASK_STORE
-from deltaworks.runtime.state.local_store import LocalStore
+from deltaworks.runtime.state.local_store import LocalStore, stores_of
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.settings import Settings
 from deltaworks.spark import class_data, session
@@ -226,7 +225,7 @@ class SparkHost:
     def _stores(self, run: Run) -> dict[tuple[int, int], dict[str, Entries]]:
         found: dict[tuple[int, int], dict[str, Entries]] = {}
         for stage, count in zip(run.plan.stages, run.plan.tasks(run.topic_partitions), strict=True):
-            timed = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
+            timed = stores_of(stage)
             for task in range(count):
                 path = local_path(self._paths.current.local, stage.index, task)
                 found[stage.index, task] = {}

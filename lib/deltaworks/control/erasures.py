@@ -129,9 +129,7 @@ class Forgotten:
 
     def left(self, batch: RecordBatch) -> RecordBatch:
         """A batch without their records, as far as the stream had read them when they were erased."""
-        ends = [
-            (each, (each.offsets or {}).get(batch.topic, {}).get(str(batch.partition), 0)) for each in self.erasures
-        ]
+        ends = ((each, each.end(batch.topic, batch.partition)) for each in self.erasures)
         asked = [(each, end) for each, end in ends if batch.offsets and batch.offsets[0] < end]
         if not asked:
             return batch

@@ -290,11 +290,8 @@ class Pipeline:
 
     def _check_secrets(self, plan: Plan) -> Iterator[Problem]:
         """A name that is misspelled would hide nothing."""
-        stages = (*plan.stages, *plan.global_stages)
         for topic in self.topics:
-            sources = [
-                each for stage in stages for each in stage.sources if not each.exchange and each.reads(topic.name)
-            ]
+            sources = plan.sources_of(topic.name)
             for name in topic.secret:
                 part, *path = name.split(".")
                 types = [getattr(each, part).type for each in sources] if part in ("key", "value") else []

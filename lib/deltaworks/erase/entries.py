@@ -30,6 +30,8 @@ Entry = tuple[bytes, bytes]
 Without = Callable[[bytes, bytes], bytes | None]
 """`(key, value) -> the value without the person`; None: the entry goes; the value itself: it has nothing of them."""
 _Theirs = Callable[[bytes], bool]
+_Left = Callable[[bytes], bytes | None]
+"""From a part of an entry to what is left of it; None: it goes."""
 _LATEST = LATEST_MS.to_bytes(TIME_BYTES, "big")
 _NO_VALUE = b"\x00"
 """In a versioned store: that nothing was valid then."""
@@ -60,28 +62,31 @@ def _without(stage: Stage, spec: StoreSpec, person: Person) -> Without:
     def theirs(data: bytes) -> bool:
         return person.in_raw(data, spec.value)
 
+    def not_theirs(data: bytes) -> bytes | None:
+        return None if theirs(data) else data
+
     match spec.kind:
         case "key-value" | "lru":
             at = TIME_BYTES if spec.kind == "lru" or spec.timestamped else 0
-            return _whole(lambda key: theirs_key(key), lambda value: theirs(value[at:]))
+            return _whole(theirs_key, lambda value: theirs(value[at:]))
         case "session":
             return _whole(lambda key: theirs_key(key[: -2 * TIME_BYTES]), theirs)
         case "custom":
             return _whole(person.in_bytes, person.in_bytes)
         case "window":
-            return _window(spec, theirs_key, theirs)
+            return _window(spec, theirs_key, theirs, not_theirs)
         case "versioned":
             return _version(theirs_key, theirs)
         case "suppress":
-            return _held(person, theirs_key, theirs)
+            return _held(person, theirs_key, not_theirs)
         case "subscriptions":
             return _subscription(person, spec, _left_keys(stage, spec))
         case "join-window":
-            return _several(lambda key: theirs_key(key[:-TIME_BYTES]), theirs)
+            return _several(lambda key: theirs_key(key[:-TIME_BYTES]), not_theirs)
         case "join-buffer":
-            return _joined_later(person, theirs_key, theirs)
+            return _several(lambda key: theirs_key(key[TIME_BYTES:]), _waiting(person, theirs))
         case "waiting-list":
-            in_list = _several(lambda key: theirs_key(key_of(key)), theirs)
+            in_list = _several(lambda key: theirs_key(key_of(key)), not_theirs)
             return lambda key, value: value if key == MARKS else in_list(key, value)
         case _:
             assert_never(spec.kind)
@@ -91,23 +96,23 @@ def _whole(theirs_key: _Theirs, theirs: _Theirs) -> Without:
     return lambda key, value: None if theirs_key(key) or theirs(value) else value
 
 
-def _several(theirs_key: _Theirs, theirs: _Theirs) -> Without:
+def _several(theirs_key: _Theirs, left: _Left) -> Without:
     """Of a list of values."""
 
     def without(key: bytes, value: bytes) -> bytes | None:
         if theirs_key(key):
             return None
-        kept = [each for each in unpack(value) if not theirs(each)]
+        kept = [each for data in unpack(value) if (each := left(data)) is not None]
         return pack(kept) if kept else None
 
     return without
 
 
-def _window(spec: StoreSpec, theirs_key: _Theirs, theirs: _Theirs) -> Without:
+def _window(spec: StoreSpec, theirs_key: _Theirs, theirs: _Theirs, not_theirs: _Left) -> Without:
     at = TIME_BYTES if spec.timestamped else 0
     if not spec.retain_duplicates:
         return _whole(lambda key: theirs_key(key[:-TIME_BYTES]), lambda value: theirs(value[at:]))
-    in_list = _several(lambda key: theirs_key(key[:-TIME_BYTES]), theirs)
+    in_list = _several(lambda key: theirs_key(key[:-TIME_BYTES]), not_theirs)
 
     def without(key: bytes, value: bytes) -> bytes | None:
         kept = in_list(key, value[at:])
@@ -133,18 +138,18 @@ def _version(theirs_key: _Theirs, theirs: _Theirs) -> Without:
     return without
 
 
-def _held(person: Person, theirs_key: _Theirs, theirs: _Theirs) -> Without:
+def _held(person: Person, theirs_key: _Theirs, not_theirs: _Left) -> Without:
     """An update of another key goes if its new value is the person's; what came before it is forgotten."""
 
-    def not_theirs(value: bytes | None) -> bytes | None:
-        return None if value is None or theirs(value) else value
+    def left(value: bytes | None) -> bytes | None:
+        return None if value is None else not_theirs(value)
 
     def without(key: bytes, value: bytes) -> bytes | None:
         held = suppress.decode(value)
-        if theirs_key(key) or (held.new is not None and theirs(held.new)):
+        if theirs_key(key) or left(held.new) != held.new:
             return None
         kept = msgspec.structs.replace(
-            held, old=not_theirs(held.old), prior=not_theirs(held.prior), headers=_headers(person, held.headers)
+            held, old=left(held.old), prior=left(held.prior), headers=_headers(person, held.headers)
         )
         if kept == held:
             return value
@@ -154,25 +159,18 @@ def _held(person: Person, theirs_key: _Theirs, theirs: _Theirs) -> Without:
     return without
 
 
-def _joined_later(person: Person, theirs_key: _Theirs, theirs: _Theirs) -> Without:
-    """The records that wait for a table."""
+def _waiting(person: Person, theirs: _Theirs) -> _Left:
+    """Of a record that waits for a table."""
 
-    def waiting(data: bytes) -> bytes | None:
+    def left(data: bytes) -> bytes | None:
         record = grace_join.decode(data)
         if theirs(record.value):
             return None
-        headers = _headers(person, record.headers)
-        return (
-            data if headers == record.headers else grace_join.encode(msgspec.structs.replace(record, headers=headers))
-        )
+        if (headers := _headers(person, record.headers)) == record.headers:
+            return data
+        return grace_join.encode(msgspec.structs.replace(record, headers=headers))
 
-    def without(key: bytes, value: bytes) -> bytes | None:
-        if theirs_key(key[TIME_BYTES:]):
-            return None
-        kept = [each for data in unpack(value) if (each := waiting(data)) is not None]
-        return pack(kept) if kept else None
-
-    return without
+    return left
 
 
 def _subscription(person: Person, spec: StoreSpec, left_keys: Serde[Any] | None) -> Without:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
@@ -67,6 +66,8 @@ class _Table:
     name: str
     schema: TableSchema | None
     """None: a table of no pipeline, such as that of a batch job."""
+    owner: str | None
+    """The pipeline that writes it."""
     rows: RowsOf
 
     @property
@@ -121,7 +122,8 @@ def erase(
             _require_quiet(settings, paths, name)
             begun = erasures.begin(paths, person, name, by=by, reason=reason)
             try:
-                done.append(_Erasing(settings, pipeline, paths, person, begun, report).run())
+                mine, others = _tables(settings, pipeline, person)
+                done.append(_Erasing(settings, pipeline, paths, person, begun, report, mine, others).run())
             except OSError as error:
                 raise TransientError(
                     f"The data could not be deleted everywhere: {error}.",
@@ -171,6 +173,10 @@ class _Erasing:
     person: Person
     begun: Erasure
     report: Report
+    tables: list[_Table]
+    """Those of the pipeline, and of nobody."""
+    others: list[_Table]
+    """Those of other pipelines."""
 
     def run(self) -> Erasure:
         taken = dict(self.begun.taken)
@@ -182,7 +188,7 @@ class _Erasing:
                     erasures.save(self.paths, msgspec.structs.replace(self.begun, taken=taken))
             reach(f"erase.done:{step.__name__.strip('_')}")
         self._registry()
-        left += _of_others(self.settings, _tables(self.settings, self.pipeline, self.person)[1])
+        left += _of_others(self.settings, self.others)
         left += places.remaining(self.settings, self.paths, self.person)
         left += places.topics_of(self.pipeline)
         done = msgspec.structs.replace(
@@ -203,7 +209,7 @@ class _Erasing:
 
     def _rows(self) -> Iterator[tuple[str, int]]:
         metadata = {"erasure": self.begun.id, "requestedBy": self.begun.requested_by}
-        for table in _tables(self.settings, self.pipeline, self.person)[0]:
+        for table in self.tables:
             self.report(f"the table {table.name}")
             path = self.settings.tables / table.name
             taken = rewriting.take(path, table.schema, table.unwanted, self.begun.id, metadata)
@@ -212,12 +218,12 @@ class _Erasing:
 
     def _documents(self) -> Iterator[tuple[str, int]]:
         """Records that name files; and what replays have left that were killed while they cleaned up."""
-        mine = {table.name: table for table in _tables(self.settings, self.pipeline, self.person)[0]}
+        mine = {table.name: table for table in self.tables}
         known: dict[str, Successors] = {}
 
         def named(name: str, file: NewFile) -> NewFile:
             if name not in known:
-                table = mine.get(name) or _Table(name, None, RowsOf(self.person))
+                table = mine.get(name) or _Table(name, None, None, RowsOf(self.person))
                 known[name] = Successors(self.settings.tables / name, table.schema, table.unwanted, self.begun.id)
             return known[name].of(file)
 
@@ -230,17 +236,13 @@ class _Erasing:
     def _texts(self) -> Iterator[tuple[str, int]]:
         self.report("logs and documents")
         for file in places.texts_of(self.settings, self.paths):
-            yield f"file {_shown(self.settings, file)}", texts.erase(file, self.person)
+            yield places.shown(self.settings, file), texts.erase(file, self.person)
 
     def _registry(self) -> None:
         try:
             Registry.of(self.settings).erase_texts(self.person.in_text, texts.ERASED)
         except ControlUnavailableError as error:
             self.report(f"the registry was not searched: {error.message}")
-
-
-def _shown(settings: Settings, file: Path) -> str:
-    return file.relative_to(settings.home).as_posix()
 
 
 def _tables(settings: Settings, pipeline: Pipeline, person: Person) -> tuple[list[_Table], list[_Table]]:
@@ -255,7 +257,7 @@ def _tables(settings: Settings, pipeline: Pipeline, person: Person) -> tuple[lis
     for name in catalog.table_names(settings.tables):
         owner = catalog.log_of(settings.tables, name).pipeline
         of = mine if owner in (None, pipeline.name) else others
-        of.append(_Table(name, schemas.get(name), RowsOf(person, schemas.get(name), plan.serdes_of)))
+        of.append(_Table(name, schemas.get(name), owner, RowsOf(person, schemas.get(name), plan.serdes_of)))
     return mine, others
 
 
@@ -264,6 +266,5 @@ def _of_others(settings: Settings, tables: list[_Table]) -> list[str]:
     for table in tables:
         held = rewriting.find(settings.tables / table.name, table.unwanted)
         if held.files:
-            owner = catalog.log_of(settings.tables, table.name).pipeline
-            found.append(f"table {table.name} of {owner}: {held.rows} rows; deltaworks erase {owner}")
+            found.append(f"table {table.name} of {table.owner}: {held.rows} rows; deltaworks erase {table.owner}")
     return found

@@ -24,7 +24,12 @@ def remaining(settings: Settings, paths: PipelinePaths, person: Person) -> list[
     """Files that still name the person; those of tables were searched when they were rewritten."""
     others = {settings.kafka, settings.postgres, settings.jars, settings.archives, settings.tables, settings.pipelines}
     found = (file for file in (*_files(paths.root), *_files(settings.home, others)) if texts.names(file, person))
-    return [f"file {file.relative_to(settings.home)}" for file in found]
+    return [shown(settings, file) for file in found]
+
+
+def shown(settings: Settings, file: Path) -> str:
+    """A file as a place."""
+    return f"file {file.relative_to(settings.home)}"
 
 
 def _files(root: Path, without: Collection[Path] = ()) -> Iterator[Path]:

@@ -28,10 +28,9 @@ from deltaworks.erase import checkpoint, entries
 from deltaworks.errors import ConflictError, IncompatibleCheckpointError
 from deltaworks.files import LocalFiles
 from deltaworks.kernel.stores.state import StoreChanges
-from deltaworks.kernel.task import TASK_STORE
 from deltaworks.lakehouse.publish import ownership
 from deltaworks.runtime.state.initial_state import InitialState, path_of
-from deltaworks.runtime.state.local_store import LocalStore, discard
+from deltaworks.runtime.state.local_store import LocalStore, discard, stores_of
 from deltaworks.runtime.state.recovery import CommittedState, local_path, next_version, open_store
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.settings import Settings
@@ -124,7 +123,7 @@ def count(
     found = _Stores(settings, pipeline.plan(), paths, before, person, read)
     try:
         for stage in found.plan.stages:
-            stores = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
+            stores = stores_of(stage)
             for task in range(before.tasks[stage.index]):
                 with found.without(stage.index, task, stores):
                     pass
@@ -208,9 +207,8 @@ def _fitting(plan: Plan, paths: PipelinePaths) -> CheckpointPlan | None:
 
 def _require_handed_over(paths: PipelinePaths) -> None:
     ownership.require_settled(paths.handovers)
-    for file in paths.handovers.glob("*.json"):
-        told = ownership.read(file)
-        if told is not None and told.state == "handed over" and told.request.run_id not in paths.switched:
+    for _, told in ownership.records(paths.handovers):
+        if told.state == "handed over" and told.request.run_id not in paths.switched:
             run = told.request.run_id
             raise ConflictError(
                 f"A hand-over of {told.request.pipeline!r} to run {run} was interrupted.",
@@ -222,8 +220,7 @@ def _require_handed_over(paths: PipelinePaths) -> None:
 def _last_batch(paths: PipelinePaths, before: CheckpointPlan) -> int:
     """The last batch, which is finished everywhere."""
     intents = Intents(LocalFiles(paths.current.intents))
-    settled = beginning.settle(paths, before, intents)
-    done = before.first_batch - 1 if settled.committed is None else before.first_batch + settled.committed
+    done = beginning.last_committed(before, beginning.settle(paths, before, intents))
     begun = begun_batch(paths.current.spark)
     intended = intents.last()
     known = {

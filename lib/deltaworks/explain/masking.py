@@ -45,9 +45,8 @@ T = TypeVar("T")
 
 def has_secrets(pipeline: Pipeline, plan: Plan) -> bool:
     """Whether any field of any topic of a pipeline is marked."""
-    nodes = [node for stage in (*plan.stages, *plan.global_stages) for node in stage.sources]
     return any(topic.secret for topic in pipeline.topics) or any(
-        secret_paths(serde.type) for node in nodes if not node.exchange for serde in (node.key, node.value)
+        secret_paths(serde.type) for node in plan.topic_sources for serde in (node.key, node.value)
     )
 
 
@@ -111,10 +110,8 @@ class Mask:
 
     def _of(self, topic: str) -> list[_Marked]:
         if topic not in self._marked:
-            stages = (*self.plan.stages, *self.plan.global_stages)
-            sources = [node for stage in stages for node in stage.sources if not node.exchange and node.reads(topic)]
             named = [path for each in self.pipeline.topics if each.name == topic for path in each.secret]
-            found = (self._marks(source, named) for source in sources)
+            found = (self._marks(source, named) for source in self.plan.sources_of(topic))
             self._marked[topic] = [each for each in found if each.key or each.value]
         return self._marked[topic]
 

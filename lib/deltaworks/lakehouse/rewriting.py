@@ -165,7 +165,7 @@ class Successors:
             place = self._places[path][0]
             with pq.ParquetFile(place) as opened:
                 rows = opened.read(use_threads=False)
-            return NewFile(path, place.stat().st_size, rows.num_rows, _statistics(rows, self._schema))
+            return NewFile(path, place.stat().st_size, rows.num_rows, _statistics(rows, _fitting(self._schema, rows)))
         if self._unwanted.text(file.statistics):  # a file that is not there any more
             return msgspec.structs.replace(file, statistics=_only_count(file.statistics))
         return file
@@ -217,10 +217,10 @@ def _write(table: Path, schema: TableSchema | None, file: _File, id: str) -> New
     for target in targets:
         target.unlink(missing_ok=True)  # of a try that was cut off
     relative = targets[0].relative_to(table).as_posix()
-    if schema is not None and left.schema.names == schema.file.names:
-        origins = parquet.origins(table.parent, schema, file.places[0].relative_to(table).as_posix())
+    if (fitting := _fitting(schema, left)) is not None:
+        origins = parquet.origins(table.parent, fitting, file.places[0].relative_to(table).as_posix())
         origins = None if origins is None else list(row_origins.chosen(origins, pc.invert(file.unwanted)))
-        written = parquet.write(table.parent, schema, relative, left, origins)
+        written = parquet.write(table.parent, fitting, relative, left, origins)
     else:
         pq.write_table(left, targets[0], compression="zstd")
         written = NewFile(relative, targets[0].stat().st_size, left.num_rows, _statistics(left, None))
@@ -243,10 +243,15 @@ def _nonce(path: str, id: str) -> str:
     return hashlib.blake2b(f"{id}/{path}".encode(), digest_size=6).hexdigest()
 
 
-def _statistics(rows: pa.Table, schema: TableSchema | None) -> str:
-    if schema is None or rows.schema.names != schema.file.names:  # of columns that the table does not have any more
+def _fitting(schema: TableSchema | None, rows: pa.Table) -> TableSchema | None:
+    """The schema, unless the rows are of columns that the table does not have any more."""
+    return schema if schema is not None and rows.schema.names == schema.file.names else None
+
+
+def _statistics(rows: pa.Table, fitting: TableSchema | None) -> str:
+    if fitting is None:
         return json.dumps({"numRecords": rows.num_rows})
-    return parquet.statistics(rows, schema.statistics)
+    return parquet.statistics(rows, fitting.statistics)
 
 
 def _make_log(table: Path, aside: Path, renamed: Mapping[str, NewFile], unwanted: Unwanted) -> DeltaLog | None:

@@ -239,6 +239,11 @@ class Sandbox:
         return ConfigurationError(f"DuckDB refuses the query: {error}", hint=hint)
 
 
+def identifier(name: str) -> str:
+    """A name as DuckDB reads it in SQL, whatever letters it has."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 @contextlib.contextmanager
 def limited_process(limits: Limits, fail: Callable[[str], None] | None = None) -> Iterator[None]:
     """Holds the whole process to the limits, even where DuckDB does not; for a process that runs one query.

@@ -23,6 +23,7 @@ from typing import Literal, TypeAlias
 
 from deltaworks import clock
 from deltaworks.errors import ConfigurationError
+from deltaworks.lakehouse.sandbox import identifier as _q
 from deltaworks.quality.frames import Tables
 from deltaworks.quality.progress import UNKNOWN
 from deltaworks.quality.verdict import Outcome, Verdict
@@ -260,7 +261,3 @@ def _sum(column: str | None) -> str:
 
 def _literal(time: datetime) -> str:
     return f"TIMESTAMPTZ '{time.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00'"
-
-
-def _q(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

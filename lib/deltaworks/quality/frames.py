@@ -77,9 +77,8 @@ class Tables:
         """About how much memory a table, or some columns of it, takes as a data frame, as its first rows do."""
         source = self.dataset(name)
         first = source.head(_FIRST, columns=columns, batch_readahead=1, fragment_readahead=1)
-        if first.num_rows < _FIRST:
-            return float(data_frame(first).memory_usage(deep=True).sum()) / 1e6
-        return float(data_frame(first).memory_usage(deep=True).sum()) / _FIRST * self.rows(name) / 1e6
+        first_mb = float(data_frame(first).memory_usage(deep=True).sum()) / 1e6
+        return first_mb if first.num_rows < _FIRST else first_mb / _FIRST * self.rows(name)
 
 
 def _open(source: Source) -> Any:

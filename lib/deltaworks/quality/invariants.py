@@ -28,6 +28,7 @@ from deltaworks.errors import ConfigurationError
 from deltaworks.lakehouse.later_begin import LaterBegin
 from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.sandbox import Limits, Sandbox
+from deltaworks.lakehouse.sandbox import identifier as _q
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
 from deltaworks.quality.table_snapshots import TableSnapshots
 from deltaworks.quality.verdict import Outcome, Verdict
@@ -343,10 +344,6 @@ def _in_days(column: str, scope: Scope) -> str:
     bounds = [f"{column} >= DATE '{first}'"] if first else []
     bounds += [f"{column} < DATE '{end}'"] if end else []
     return " AND ".join(bounds) or "true"
-
-
-def _q(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _old(name: str) -> str:

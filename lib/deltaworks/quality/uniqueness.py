@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltaworks.lakehouse.sandbox import identifier as _q
 from deltaworks.quality import frames
 from deltaworks.quality.frames import Tables
 from deltaworks.quality.verdict import Outcome, Verdict
@@ -101,7 +102,3 @@ def _considered(expectation: Any, values: Sequence[str]) -> str:
 def _value(column: str, kind: pa.DataType) -> str:
     name = _q(column)
     return f"CASE WHEN NOT isnan({name}) THEN {name} END" if pa.types.is_floating(kind) else name
-
-
-def _q(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -75,6 +75,11 @@ def settle(paths: PipelinePaths, checkpoint: CheckpointPlan, intents: Intents) -
     return settled
 
 
+def last_committed(checkpoint: CheckpointPlan, settled: Settled) -> int:
+    """The last batch that Spark's checkpoint holds; the one before its first batch if it holds none."""
+    return checkpoint.first_batch - 1 if settled.committed is None else checkpoint.first_batch + settled.committed
+
+
 @dataclass(frozen=True)
 class Beginning:
     """The beginning of a driver, which holds the lease.
@@ -135,9 +140,7 @@ class Beginning:
         done = [*self._in_tables(committer), *self._in_kafka(checkpoint, settled=True)]
         require_known(done, intents, name, checkpoint.first_batch)
         settled = settle(self.paths, checkpoint, intents)
-        committed = (
-            checkpoint.first_batch - 1 if settled.committed is None else checkpoint.first_batch + settled.committed
-        )
+        committed = last_committed(checkpoint, settled)
         if checkpoint.control_topic != topic_id:
             self._require_nothing_open(intents, committed)
             checkpoint = msgspec.structs.replace(checkpoint, control_topic=topic_id)

@@ -28,9 +28,8 @@ from deltaworks.control.paths import CheckpointPaths, PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.files import make_folder, replace_file, sync_folder
 from deltaworks.kafka.ranges import Offsets
-from deltaworks.kernel.task import TASK_STORE
 from deltaworks.runtime.state import initial_state
-from deltaworks.runtime.state.local_store import LocalStore
+from deltaworks.runtime.state.local_store import LocalStore, stores_of
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.spark.checkpoint import begun_batch, committed_offsets
 from deltaworks.spark.source import TICK
@@ -148,7 +147,7 @@ def write_checkpoint(
         shutil.rmtree(leftover, ignore_errors=True)
     make_folder(made.initial_state)
     for stage in plan.stages:
-        stores = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
+        stores = stores_of(stage)
         for task in range(described.tasks[stage.index]):
             with open_store(stage.index, task, stores) as local:
                 target = initial_state.path_of(made.initial_state, stage.index, task)
@@ -249,8 +248,7 @@ def predecessor(paths: PipelinePaths, name: str) -> CheckpointPaths:
 def expire(paths: PipelinePaths, before_s: float) -> None:
     """Deletes the files of checkpoints that ended before a time (seconds since 1970); they cannot run again."""
     for name in paths.switched:
-        plan = paths.checkpoint_of(name).plan
-        if plan.exists() and plan.stat().st_mtime < before_s:  # an erasure deletes those that have ended
+        if paths.checkpoint_of(name).plan.stat().st_mtime < before_s:
             ended = predecessor(paths, name)
             for folder in (ended.spark, ended.local, ended.initial_state):
                 shutil.rmtree(folder, ignore_errors=True)

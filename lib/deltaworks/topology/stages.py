@@ -211,11 +211,19 @@ class Stages:
             groups.setdefault(min(cycle, default=index), []).append(index)
         return tuple(StageGroup(tuple(group), first in reached[first]) for first, group in groups.items())
 
-    def serdes_of(self, topic: str) -> list[tuple[Serde[Any], Serde[Any]]]:
-        """The serdes of key and value, a pair for each source that reads a topic, global tables included."""
+    @property
+    def topic_sources(self) -> list[Source]:
+        """The nodes that read topics, global tables included."""
         stages = (*self.stages, *self.global_stages)
-        sources = (node for stage in stages for node in stage.sources if not node.exchange)
-        return [(node.key, node.value) for node in sources if node.reads(topic)]
+        return [node for stage in stages for node in stage.sources if not node.exchange]
+
+    def sources_of(self, topic: str) -> list[Source]:
+        """The nodes that read a topic, global tables included."""
+        return [node for node in self.topic_sources if node.reads(topic)]
+
+    def serdes_of(self, topic: str) -> list[tuple[Serde[Any], Serde[Any]]]:
+        """The serdes of key and value, a pair for each node that reads a topic."""
+        return [(node.key, node.value) for node in self.sources_of(topic)]
 
     @property
     def source_topics(self) -> tuple[str, ...]:

@@ -282,23 +282,15 @@ def _text(kind: Kind, value: Any) -> str:
             return str(value)
 
 
-def _as_spark_text(column: str, kind: Kind) -> str:
-    """A column in Spark SQL, likewise."""
-    match kind:
-        case "time":
-            return f"CAST(unix_micros(`{column}`) AS STRING)"
-        case "bytes":
-            return f"hex(`{column}`)"
-        case _:
-            return f"CAST(`{column}` AS STRING)"
+_DUCKDB: dict[Kind, str] = {"time": 'CAST(epoch_us("{0}") AS VARCHAR)', "bytes": 'hex("{0}")'}
+_SPARK: dict[Kind, str] = {"time": "CAST(unix_micros(`{0}`) AS STRING)", "bytes": "hex(`{0}`)"}
 
 
 def _as_text(column: str, kind: Kind) -> str:
     """A column in DuckDB, as `_text` has it."""
-    match kind:
-        case "time":
-            return f'CAST(epoch_us("{column}") AS VARCHAR)'
-        case "bytes":
-            return f'hex("{column}")'
-        case _:
-            return f'CAST("{column}" AS VARCHAR)'
+    return _DUCKDB.get(kind, 'CAST("{0}" AS VARCHAR)').format(column)
+
+
+def _as_spark_text(column: str, kind: Kind) -> str:
+    """A column in Spark SQL, likewise."""
+    return _SPARK.get(kind, "CAST(`{0}` AS STRING)").format(column)

@@ -8,11 +8,33 @@ is undone in the same way. Callers check everything before they start, so a chan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from deltaworks.faults import reach
+from deltaworks.lakehouse.writes import NewFile
 
 R = TypeVar("R")
+
+
+class TableChange(Protocol):
+    """The part of a record that says what happens to one table."""
+
+    @property
+    def removed(self) -> tuple[NewFile, ...]: ...
+
+    @property
+    def added(self) -> tuple[NewFile, ...]: ...
+
+
+C = TypeVar("C", bound=TableChange)
+
+
+def renamed(change: C, named: Callable[[NewFile], NewFile]) -> C:
+    """The part of a record with other files in it, after files of the table were rewritten."""
+    removed, added = tuple(map(named, change.removed)), tuple(map(named, change.added))
+    return msgspec.structs.replace(change, removed=removed, added=added)  # type: ignore[type-var]
 
 
 def carry_out(

@@ -32,6 +32,7 @@ import duckdb
 import pyarrow as pa
 
 from deltaworks.lakehouse.publish.scope import LETTER_SOURCE, ROW_SOURCE, Scope
+from deltaworks.lakehouse.sandbox import identifier as _quoted
 from deltaworks.lakehouse.schema import Role, TableSchema
 
 Kind = Literal["changed", "only in production", "only in staging"]
@@ -331,10 +332,6 @@ def _day(time: str) -> str:
 def _literal_path(path: Path) -> str:
     """A path without wildcards."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _text(value: str) -> str:

@@ -18,6 +18,7 @@ Whoever calls holds the lease of the pipeline.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +32,7 @@ from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.committer import TableOptions
 from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.old_versions import named, strays_in
-from deltaworks.lakehouse.publish.change import carry_out
+from deltaworks.lakehouse.publish.change import carry_out, renamed
 from deltaworks.lakehouse.publish.replacement import Staging, as_file
 from deltaworks.lakehouse.retained import RetainedFiles, link
 from deltaworks.lakehouse.schema import Role, TableSchema
@@ -229,11 +230,10 @@ def require_not_undone(done: Handover | None) -> None:
         )
 
 
-def require_settled(records: Path) -> None:
+def require_settled(handovers: Path) -> None:
     """Raises `TableError` if a handover below the folder was begun and not completed."""
-    for file in records.glob("*.json"):
-        told = read(file)
-        if told is None or told.state in ("handed over", "undone"):
+    for _, told in records(handovers):
+        if told.state in ("handed over", "undone"):
             continue
         run = told.request.run_id
         back = f"deltaworks rollback {run}"
@@ -266,7 +266,7 @@ def read(record: Path) -> Handover | None:
 
 def unfinished(handovers: Path) -> list[str]:
     """Runs to which a handover, or the undoing of one, was begun and not completed."""
-    return [told.request.run_id for _, told in _all(handovers) if told.state in ("handing over", "undoing")]
+    return [told.request.run_id for _, told in records(handovers) if told.state in ("handing over", "undoing")]
 
 
 def rewrite(handovers: Path, named: Callable[[str, NewFile], NewFile]) -> None:
@@ -276,20 +276,14 @@ def rewrite(handovers: Path, named: Callable[[str, NewFile], NewFile]) -> None:
         handovers: folder of the records.
         named: from a table and a file of it to the file that a record has to name.
     """
-    for record, told in _all(handovers):
-        tables = {
-            table: msgspec.structs.replace(
-                each,
-                removed=tuple(named(table, file) for file in each.removed),
-                added=tuple(named(table, file) for file in each.added),
-            )
-            for table, each in told.tables.items()
-        }
+    for record, told in records(handovers):
+        tables = {table: renamed(each, partial(named, table)) for table, each in told.tables.items()}
         if tables != told.tables:
             _save(record, msgspec.structs.replace(told, tables=tables))
 
 
-def _all(handovers: Path) -> list[tuple[Path, Handover]]:
+def records(handovers: Path) -> list[tuple[Path, Handover]]:
+    """All records of a pipeline, each with its file."""
     found = ((record, read(record)) for record in sorted(handovers.glob("*.json")))
     return [(record, told) for record, told in found if told is not None]
 

@@ -22,6 +22,7 @@ Not here: what is replaced (`replacement`, `scope`), and who says so (`control.p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -35,7 +36,7 @@ from deltaworks.files import replace_file
 from deltaworks.lakehouse import layout, parquet, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
 from deltaworks.lakehouse.log import Commit, FileEntry
-from deltaworks.lakehouse.publish.change import carry_out
+from deltaworks.lakehouse.publish.change import carry_out, renamed
 from deltaworks.lakehouse.publish.replacement import (
     Replacement,
     Replacing,
@@ -502,14 +503,7 @@ def rewrite(publications: Path, named: Callable[[str, NewFile], NewFile]) -> Non
         named: from a table and a file of it to the file that a record has to name.
     """
     for record in _all(publications):
-        files = {
-            table: msgspec.structs.replace(
-                each,
-                removed=tuple(named(table, file) for file in each.removed),
-                added=tuple(named(table, file) for file in each.added),
-            )
-            for table, each in record.files.items()
-        }
+        files = {table: renamed(each, partial(named, table)) for table, each in record.files.items()}
         if files != record.files:
             msgspec.structs.replace(record, files=files).save(publications)
 
