@@ -8,8 +8,10 @@ folder of a file system. `replace_file` is for files that may be lost: a heartbe
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import secrets
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -18,8 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from deltaworks import clock
+
 _LOCK = ".lock"
 _SIDE_BY_SIDE = 16
+_LOCK_POLL_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,24 +169,41 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool
         sync_folder(path.parent)
 
 
-def lock(file: int | IO[Any], *, shared: bool = False, wait: bool = False) -> bool:
+def lock(file: int | IO[Any], *, shared: bool = False, patience_s: float = 0.0) -> bool:
     """Takes the lock of an open file, which everybody who opens it sees; returns whether it got the lock.
 
-    The lock ends when the file is closed, at the latest with the process and its forks.
+    The lock ends with `unlock`, or when the file is closed, at the latest with the process and its forks. A process
+    that is suspended keeps it.
 
     Args:
         file: an open file, in any mode.
         shared: allow others that also share the lock.
-        wait: wait until the lock is free.
+        patience_s: how long to wait for it; `math.inf`: until it is free.
     """
     import fcntl  # only Unix has it; DSL, test driver and new projects need no locks
 
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    try:
-        fcntl.flock(file, kind | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    return True
+    if patience_s == math.inf:
+        fcntl.flock(file, kind)
+        return True
+    end: float | None = None
+    while True:
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            end = clock.ticks_s() + patience_s if end is None else end
+            if clock.ticks_s() >= end:
+                return False
+            time.sleep(_LOCK_POLL_S)
+        else:
+            return True
+
+
+def unlock(file: int | IO[Any]) -> None:
+    """Lets go of the lock of a file that stays open."""
+    import fcntl
+
+    fcntl.flock(file, fcntl.LOCK_UN)
 
 
 @contextmanager
@@ -193,7 +215,7 @@ def alone(path: Path) -> Iterator[None]:
     """
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        lock(handle, wait=True)
+        lock(handle, patience_s=math.inf)
         yield
     finally:
         os.close(handle)

@@ -10,6 +10,7 @@ This module does not restart dead processes.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import signal
 import socket
@@ -203,6 +204,11 @@ def kill(processes: Sequence[psutil.Process], *, timeout_s: float | None) -> Non
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(processes, timeout=timeout_s)
+
+
+def show_stacks_on_signal() -> None:
+    """Makes SIGUSR1 print where each thread of this process, and of those that it forks, is; then it goes on."""
+    faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
 
 
 def boot_id() -> str:

@@ -354,6 +354,7 @@ class InProcessStream:
             topics=intent.topics,
         )
         faults.reach("driver.after_tables")
+        faults.reach("driver.before_cut")
         record = batches.record_of(intent.batch, intent.clock_ms, intent.ranges, tick=intent.tick, topics=intent.topics)
         batches.append(self.batches, record)
         self.openings += [result.recovery for result in results]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -25,6 +26,7 @@ from deltaworks import (
     Topic,
 )
 from deltaworks.errors import KafkaWriteError
+from deltaworks.files import lock, unlock
 from deltaworks.settings import Settings
 from deltaworks.spark.source import TICK
 from deltaworks.testing.topics import RawRecord
@@ -79,6 +81,34 @@ def test_a_global_table_is_seen_as_of_the_start_of_the_batch(settings: Settings)
     assert stream.worker.globals is not None
     store: Any = stream.worker.globals.stores["names"]
     assert [store.get("1"), store.get("2")] == ["ann", "bob"]
+    stream.close()
+
+
+def test_a_global_table_does_not_wait_for_an_older_generation(settings: Settings) -> None:
+    """Its process may be suspended while it reads the topic."""
+
+    def topology(builder: StreamsBuilder) -> None:
+        names = builder.global_table("names", key=str, value=str, store="names")
+        builder.stream("ids", key=str, value=str).join(
+            names, lambda _, name: name, selector=lambda _, value: value, value=str
+        ).to("out")
+
+    kafka = MemoryKafka({"ids": 1, "names": 1})
+    write(kafka, "names", ("1", "ann"))
+    write(kafka, "ids", ("a", "1"))
+    stream = InProcessStream(pipeline(topology), settings, kafka=kafka)
+    config = stream.worker.config
+    older = Path(config.local_root) / f"global-{config.generation - 1}.lock"
+    older.parent.mkdir(parents=True, exist_ok=True)
+    with older.open("w") as file:
+        assert lock(file)
+        patience = threading.Timer(10.0, unlock, [file])
+        patience.start()
+        stream.run(stream.end())
+        assert patience.is_alive(), "it waited for the older generation"
+        patience.cancel()
+    assert sent(kafka, "out") == [(b"a", b"ann")]
+    assert not older.exists()
     stream.close()
 
 

@@ -40,6 +40,7 @@ class Stall(Enum):
     TORN_COMMAND = "a file of a command that is empty or torn"
     DISK_FULL = "a disk without room"
     HANGING_CLIENT = "a client of Kafka that hangs"
+    SUSPENDED_WRITER = "a process that is suspended while it writes a local store"
 
 
 @dataclass(frozen=True)

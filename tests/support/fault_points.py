@@ -29,6 +29,7 @@ DRIVER = (
     "delta.after_commit:user_revenue",
     "delta.before_pages",
     "driver.after_tables",
+    "driver.before_cut",
     "driver.end",
 )
 """Reached by the driver of every batch."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -40,6 +42,15 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
         if process.poll() is None:
             processes.kill(processes.family(psutil.Process(process.pid)), timeout_s=30)
         process.wait()
+
+
+def show_stacks(process: subprocess.Popen[bytes], settle_s: float = 2.0) -> None:
+    """Makes a driver that hangs, its JVM and its Python workers write where each of their threads is, into its log."""
+    with suppress(psutil.NoSuchProcess):
+        for each in processes.family(psutil.Process(process.pid)):
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(signal.SIGQUIT if "java" in each.name() else signal.SIGUSR1)
+        time.sleep(settle_s)
 
 
 def is_gone(process: psutil.Process | int) -> bool:

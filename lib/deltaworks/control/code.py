@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import math
 import os
 import platform
 import py_compile
@@ -138,7 +139,7 @@ def held(settings: Settings) -> Iterator[None]:
         yield
         return
     with (settings.code / _MANIFEST).open("rb") as file:
-        lock(file, shared=True, wait=True)
+        lock(file, shared=True, patience_s=math.inf)
         yield
 
 

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deltaworks import clock
 from deltaworks.errors import FencedError, IncompatibleCheckpointError, LeaseError
 from deltaworks.files import lock, make_folder, replace_file
 
-_POLL_S = 0.005
 _NUMBER = re.compile(rb"[0-9]{1,18}\n?")
 
 
@@ -87,14 +84,11 @@ def _locked(path: Path, patience_s: float, *, shared: bool = False) -> Iterator[
     locked = path.with_name(f"{path.name}.lock")
     fd = os.open(locked, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        end = clock.ticks_s() + patience_s
-        while not lock(fd, shared=shared):
-            if clock.ticks_s() > end:
-                raise LeaseError(
-                    f"A process holds {path} and has not released it within {patience_s:g} s.",
-                    hint=f"is it a suspended driver of an older generation? Find it with `fuser {locked}` and end it",
-                )
-            time.sleep(_POLL_S)
+        if not lock(fd, shared=shared, patience_s=patience_s):
+            raise LeaseError(
+                f"A process holds {path} and has not released it within {patience_s:g} s.",
+                hint=f"is it a suspended driver of an older generation? Find it with `fuser {locked}` and end it",
+            )
         yield
     finally:
         os.close(fd)

@@ -91,7 +91,8 @@ def carry_out(
             begun_work = clock.ticks_s()
             try:
                 said = Answer(result=_execute(paths, committer, command), seconds=0.0, by=by)
-                committer.publish_cut()
+                with fence.held(paths.fence, generation, pipeline):
+                    committer.publish_cut()
             except DeltaworksError as error:
                 said = Answer(error=error.message, hint=error.hint, seconds=0.0, by=by)
         seconds = clock.ticks_s() - begun_work

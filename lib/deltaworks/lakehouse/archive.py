@@ -105,7 +105,7 @@ class ArchiveWriter:
         It holds what a line of the stream has read that was undone since: the line before reads that once more.
         """
         if table not in self._held:
-            self._held[table] = page_index.read_held(self._root / table)
+            self._held[table] = page_index.read_held(page_index.driver_of(self._root / table).control)
         held = self._held[table].get((batch.topic, batch.partition), [])
         if not held or held[-1][1] <= batch.offsets[0]:
             return None
@@ -115,7 +115,7 @@ class ArchiveWriter:
         for (table, day, partition), parts in self._pending.items():
             # Merging puts the files of a batch in the order of their names.
             name = layout.part_name(
-                f"part-{self._flushes:04d}", self._batch_id, self._task, page_index.read_query(self._root / table)
+                f"part-{self._flushes:04d}", self._batch_id, self._task, page_index.driver_of(self._root / table).tag
             )
             path = f"date={_EPOCH + timedelta(days=day)}/partition={partition}/{name}"
             file = parquet.write(self._root, archive_schema(table), path, pa.concat_tables(parts))

@@ -80,6 +80,8 @@ class OpenTable:
     log: DeltaLog
     app_id: str
     tag: str
+    control: Path
+    """The folder with what tasks are told; see `page_index`."""
     housekeeping: Housekeeping
     kept: RetainedFiles
     pages: dict[int, PageListWriter] = field(default_factory=dict)
@@ -365,9 +367,9 @@ class TableCommitter:
         log.describe(schema, self._options.properties)
         step = layout.SNAPSHOT if schema.role is Role.SNAPSHOT else layout.ROWS
         tag = layout.query_tag(self._query_id)
-        page_index.publish_query(log.path, tag)
+        control = page_index.open_for(log.path, tag).control
         if schema.role is Role.ARCHIVE:
-            page_index.publish_held(log.path, archive.spans_of(log.transactions))
+            page_index.publish_held(control, archive.spans_of(log.transactions))
         kept = RetainedFiles(log.path, keep_ms=self._options.keep_retained_ms)
         housekeeping = Housekeeping(
             self.root,
@@ -380,8 +382,8 @@ class TableCommitter:
             kept=kept,
             keep_trash_ms=self._options.keep_trash_ms,
         )
-        table = OpenTable(schema, log, self._app(schema.name, step), tag, housekeeping, kept)
-        table.pages = {task: PageListWriter(log.path, task, pages) for task, pages in self._page_lists(table).items()}
+        table = OpenTable(schema, log, self._app(schema.name, step), tag, control, housekeeping, kept)
+        table.pages = {task: PageListWriter(control, task, pages) for task, pages in self._page_lists(table).items()}
         return table
 
     def _page_lists(self, table: OpenTable) -> dict[int, PageList]:
@@ -457,7 +459,7 @@ class TableCommitter:
 
     def _change_pages(self, table: OpenTable, batch_id: int, write: TableWrite) -> None:
         if (pages := table.pages.get(write.task)) is None:
-            pages = table.pages[write.task] = PageListWriter(table.log.path, write.task, PageList())
+            pages = table.pages[write.task] = PageListWriter(table.control, write.task, PageList())
         closed = write.closed_before_ms if write.closed_before_ms is not None else pages.pages.closed_before_ms
         added = [new.path for new in write.added if layout.is_page(new.path)]
         pages.change(PageChange(batch_id, closed, list(write.removed), added))

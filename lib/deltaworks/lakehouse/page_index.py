@@ -1,7 +1,8 @@
 """Passes the state of a table from the driver to tasks: small files beside it, rebuilt from the log at every start.
 
 Tasks read them when they write. The driver changes them after a commit, before the next batch begins, so nobody reads
-while they change. If a driver dies in between, nothing is lost: the next one starts with new files.
+while they change. If a driver dies in between, nothing is lost: the next one starts with new files, in a folder of its
+own, so that a driver that was suspended and wakes up late changes nothing of them.
 
 The file of a task has a list of its pages, followed by the changes of each commit: both sides process only the change.
 A task that was moved to another process reads the whole file once.
@@ -10,8 +11,11 @@ A task that was moved to another process reads the whole file once.
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -21,6 +25,7 @@ from deltaworks.files import replace_file
 from deltaworks.lakehouse import layout
 
 _IDENTITY_BYTES, _HEADER_BYTES = 16, 4
+_DRIVER, _HELD = "driver", "held"
 _MIN_REWRITE_BYTES = 64 * 1024
 _Held = tuple[str, int, list[tuple[int, int]]]
 
@@ -39,7 +44,13 @@ class PageList(msgspec.Struct):
         """Applies a commit."""
         self.batch_id, self.closed_before_ms = change.batch_id, change.closed_before_ms
         for path in change.removed:
-            del self.paths[bisect_left(self.paths, path)]
+            place = bisect_left(self.paths, path)
+            if self.paths[place : place + 1] != [path]:
+                raise TableError(
+                    f"Batch {change.batch_id} replaces {path}, which is not among the open pages of its task.",
+                    hint="nothing of the batch was lost; start the pipeline again, which reads them from the log",
+                )
+            del self.paths[place]
         for path in change.added:
             insort(self.paths, path)
 
@@ -56,8 +67,8 @@ class PageChange(msgspec.Struct, frozen=True, array_like=True):
 class PageListWriter:
     """The driver's side of one task's pages."""
 
-    def __init__(self, table: Path, task: int, pages: PageList) -> None:
-        self._path, self.pages = _path(table, task), pages
+    def __init__(self, control: Path, task: int, pages: PageList) -> None:
+        self._path, self.pages = _path(control, task), pages
         self._base_bytes = self._bytes = 0
         self._rewrite()
 
@@ -79,16 +90,20 @@ class PageListWriter:
 class PageListReader:
     """The task's side: continues where it stopped, as long as the file is the one it knows."""
 
-    def __init__(self, table: Path, task: int) -> None:
-        self._path = _path(table, task)
+    def __init__(self, task: int) -> None:
+        self._task = task
         self._identity = b""
         self._position = 0
         self._pages: PageList | None = None
 
-    def read(self) -> PageList:
-        """The pages as of the last commit; the caller must not change them."""
+    def read(self, control: Path) -> PageList:
+        """The pages as of the last commit; the caller must not change them.
+
+        Args:
+            control: the folder of the table's driver.
+        """
         try:
-            file = self._path.open("rb")
+            file = _path(control, self._task).open("rb")
         except FileNotFoundError:
             return PageList()
         with file:
@@ -105,23 +120,38 @@ class PageListReader:
         return self._pages
 
 
-def publish_query(table: Path, tag: str) -> None:
-    """Records which query writes the table, and drops what earlier drivers recorded."""
-    folder = table / layout.CONTROL_FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
-        path.unlink()
-    replace_file(folder / "query", tag.encode())
+@dataclass(frozen=True)
+class Driver:
+    """What tasks know of the driver that has opened a table."""
+
+    tag: str
+    """Of the query that writes the table."""
+    control: Path
+    """The folder with what it tells them."""
 
 
-def read_query(table: Path) -> str:
-    """The tag of the query that writes the table.
+def open_for(table: Path, tag: str) -> Driver:
+    """Makes the folder of a driver that opens a table, and drops those of earlier drivers."""
+    root = table / layout.CONTROL_FOLDER
+    root.mkdir(parents=True, exist_ok=True)
+    for path in root.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    driver = Driver(tag, root / secrets.token_hex(8))
+    driver.control.mkdir()
+    replace_file(root / _DRIVER, f"{tag} {driver.control.name}".encode())
+    return driver
+
+
+def driver_of(table: Path) -> Driver:
+    """The driver that has opened a table.
 
     Raises:
-        TableError: no driver has opened the table.
+        TableError: no driver has.
     """
+    root = table / layout.CONTROL_FOLDER
     try:
-        return (table / layout.CONTROL_FOLDER / "query").read_text()
+        tag, name = (root / _DRIVER).read_text().split()
+        return Driver(tag, root / name)
     except FileNotFoundError:
         raise TableError(
             f"The Delta table at {table} was not opened by a driver.",
@@ -129,16 +159,16 @@ def read_query(table: Path) -> str:
         ) from None
 
 
-def publish_held(table: Path, held: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:
+def publish_held(control: Path, held: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:
     """Records which offsets an archive holds: topic and partition -> `(start, stop)`."""
     rows = [(topic, partition, spans) for (topic, partition), spans in held.items()]
-    replace_file(table / layout.CONTROL_FOLDER / "held", msgspec.msgpack.encode(rows))
+    replace_file(control / _HELD, msgspec.msgpack.encode(rows))
 
 
-def read_held(table: Path) -> dict[tuple[str, int], list[tuple[int, int]]]:
+def read_held(control: Path) -> dict[tuple[str, int], list[tuple[int, int]]]:
     """Inverse of `publish_held`; empty if nothing was recorded."""
     try:
-        rows = msgspec.msgpack.decode((table / layout.CONTROL_FOLDER / "held").read_bytes(), type=list[_Held])
+        rows = msgspec.msgpack.decode((control / _HELD).read_bytes(), type=list[_Held])
     except FileNotFoundError:
         return {}
     return {(topic, partition): spans for topic, partition, spans in rows}
@@ -156,5 +186,5 @@ def _frames(data: bytes) -> Iterator[bytes]:
         yield data[begin:position]
 
 
-def _path(table: Path, task: int) -> Path:
-    return table / layout.CONTROL_FOLDER / f"pages-t{task:04d}"
+def _path(control: Path, task: int) -> Path:
+    return control / f"pages-t{task:04d}"

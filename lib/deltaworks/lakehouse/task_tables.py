@@ -235,7 +235,7 @@ class _WindowWriter(Rows):
 
     def __init__(self, root: Path, schema: TableSchema, task: int, page_rows: int) -> None:
         self._root, self._schema, self._task, self._page_rows = root, schema, task, page_rows
-        self._pages = PageListReader(root / schema.name, task)
+        self._pages = PageListReader(task)
         self.clear()
 
     def clear(self) -> None:
@@ -256,8 +256,8 @@ class _WindowWriter(Rows):
     def write(self, commit_id: int) -> TableWrite | None:
         if not self.rows and self.closed_before_ms < 0:
             return None
-        tag = page_index.read_query(self._root / self._schema.name)
-        pages = self._pages.read()
+        driver = page_index.driver_of(self._root / self._schema.name)
+        pages = self._pages.read(driver.control)
         if pages.batch_id >= commit_id:
             return None
         closes = self.closed_before_ms if self.closed_before_ms > pages.closed_before_ms else None
@@ -266,7 +266,7 @@ class _WindowWriter(Rows):
         self._check(pages.closed_before_ms)
         rows = self._changed()
         writer = PageWriter(
-            self._root, self._schema, task=self._task, batch_id=commit_id, tag=tag, page_rows=self._page_rows
+            self._root, self._schema, task=self._task, batch_id=commit_id, tag=driver.tag, page_rows=self._page_rows
         )
         changes = writer.apply(pages.paths, rows, closes)
         count = rows.upserts.num_rows + len(rows.deletes)
@@ -315,7 +315,7 @@ class _WindowWriter(Rows):
 
 
 def _append(root: Path, schema: TableSchema, task: int, commit_id: int, rows: pa.Table) -> TableWrite:
-    path = layout.part_name("part", commit_id, task, page_index.read_query(root / schema.name))
+    path = layout.part_name("part", commit_id, task, page_index.driver_of(root / schema.name).tag)
     file: NewFile = parquet.write(root, schema, path, rows)
     return TableWrite(schema.name, task, (file,), changed_rows=rows.num_rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -239,7 +240,7 @@ def locked(path: Path, *, wait: bool) -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
-        if not lock(file, wait=wait):
+        if not lock(file, patience_s=math.inf if wait else 0.0):
             raise ConflictError(
                 f"Another process works on the replay {path.parent.name}.",
                 hint="wait for it; a process that dies lets go of it",

@@ -45,16 +45,19 @@ class Reader(Protocol):
 class GlobalTables:
     """The global tables of one pipeline, in one process of a machine."""
 
-    def __init__(self, plan: Plan, pipeline: Pipeline, root: Path, connect: Callable[[], Reader]) -> None:
+    def __init__(
+        self, plan: Plan, pipeline: Pipeline, root: Path, connect: Callable[[], Reader], *, generation: int = 0
+    ) -> None:
         """
         Args:
             plan: has global stages.
             pipeline: decides what happens to records that fail.
             root: folder of the pipeline's local stores.
             connect: makes the reader when there is something to read.
+            generation: processes of one wait for each other; an older one's may be suspended.
         """
         root.mkdir(parents=True, exist_ok=True)
-        self._lock = root / "global.lock"
+        self._lock = _lock(root, generation)
         with alone(self._lock):
             self.tables = [
                 GlobalTable(stage, pipeline, LocalStore.copy(global_path(root, stage), stores_of(stage)), connect)
@@ -94,6 +97,14 @@ class GlobalTables:
         """Closes the local stores."""
         for table in self.tables:
             table.close()
+
+
+def _lock(root: Path, generation: int) -> Path:
+    """The file whose lock the processes of a generation pass on; those of older generations go."""
+    for file in root.glob("global-*.lock"):
+        if int(file.stem.removeprefix("global-")) < generation:
+            file.unlink(missing_ok=True)
+    return root / f"global-{generation}.lock"
 
 
 def global_path(root: Path, stage: Stage) -> Path:

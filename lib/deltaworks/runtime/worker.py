@@ -196,7 +196,9 @@ class Worker:
         assert position is not None
         if self.globals is None:
             root = Path(self.config.local_root)
-            self.globals = GlobalTables(self.plan, self.pipeline, root, self.clients.reader)
+            self.globals = GlobalTables(
+                self.plan, self.pipeline, root, self.clients.reader, generation=self.config.generation
+            )
         if self.globals.at(position):
             for hosted in self._tasks.values():
                 hosted.kernel = hosted.version = None  # they read the stores of before

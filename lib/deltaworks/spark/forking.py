@@ -269,6 +269,7 @@ def _execute(name: str, arguments: Sequence[str]) -> None:
 
 def main(listener: str, title: str, *preloaded: str) -> None:
     """Runs the server, from its first import to its end."""
+    processes.show_stacks_on_signal()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal: the driver handles it
     for module in preloaded:
         importlib.import_module(module)

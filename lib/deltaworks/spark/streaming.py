@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from types import FrameType
@@ -105,6 +105,7 @@ def run(
         StreamsError: a record failed, and the pipeline's error policy is to fail.
         QueryError: Spark ended the query for a reason of its own.
     """
+    processes.show_stacks_on_signal()
     faults.install(settings.fault_hook)
     settings = replace(settings, cores=pipeline.shards(settings.cores))
     paths = PipelinePaths.of(settings, pipeline.name)
@@ -233,7 +234,7 @@ class StreamDriver:
 
     def _run_query(self, spark: SparkSession, begun: Begun, *, until_caught_up: bool) -> None:
         committer = begun.committer
-        committer.publish_cut()
+        self._publish_cut(committer)
         self._paths.next_tick.unlink(missing_ok=True)
         frame = self._dataflow(spark, begun)
         durable = CheckpointSync(
@@ -264,7 +265,7 @@ class StreamDriver:
             durable.abandon()
         durable.close()
         committer.refresh_snapshots(force=True)
-        committer.publish_cut()
+        self._publish_cut(committer)
         committer.close()
         self._health.snapshots([])
         self._health.write("stopped")
@@ -351,9 +352,10 @@ class StreamDriver:
             )
             reach("driver.after_tables")
             committer.refresh_snapshots()
-            committer.publish_cut()
-        fence.check(self._paths.fence, self._generation, self._pipeline.name)
-        batches.append(self._paths.batches, record)
+            reach("driver.before_cut")
+            self._publish_cut(committer)
+        with self._admitted():
+            batches.append(self._paths.batches, record)
         self._batch = None
         durable.committed(spark_batch)
         self._reporter.batch(record, self._health.query_id)
@@ -367,6 +369,15 @@ class StreamDriver:
         records = sum(result.counts.records_in for result in results)
         self._health.batch_ended(batch_id, records, clock.ticks_s() - started, committer.stale_snapshots)
         reach("driver.end")
+
+    def _publish_cut(self, committer: TableCommitter) -> None:
+        """Tells readers of a batch; a driver that wakes up late must not take them back to an earlier one."""
+        with self._admitted():
+            committer.publish_cut()
+
+    def _admitted(self) -> AbstractContextManager[None]:
+        """While it lasts, no newer generation begins."""
+        return fence.held(self._paths.fence, self._generation, self._pipeline.name)
 
     def _plan_next_tick(self) -> None:
         """Tells the source, which lives in another process; a missing file means that a tick is due now."""
@@ -419,7 +430,7 @@ class StreamDriver:
     def _refresh_snapshots(self, committer: TableCommitter) -> None:
         with self._committing:
             committer.refresh_snapshots(eager=True)
-            committer.publish_cut()
+            self._publish_cut(committer)
         self._health.snapshots(committer.stale_snapshots)
 
     def _measure_lag(self) -> None:

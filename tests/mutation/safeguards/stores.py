@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deltaworks.files import lock
 from tests.mutation.mutation import Hole, Mutation, Patch, Stall, nothing
 
 _CIRCLES = "tests/hosts/test_cycles.py"
@@ -96,6 +98,18 @@ def _third_attempt_as_the_others(patch: Patch) -> None:
     patch(shard, "_DISTRUST_FROM", 1 << 30)
 
 
+def _writers_wait_for_ever(patch: Patch) -> None:
+    from deltaworks.runtime.state import local_store
+
+    patch(local_store, "lock", lambda file, *, patience_s: lock(file, patience_s=math.inf))
+
+
+def _one_lock_for_all_generations(patch: Patch) -> None:
+    from deltaworks.runtime import global_tables
+
+    patch(global_tables, "_lock", lambda root, generation: root / "global-0.lock")
+
+
 MUTATIONS: dict[str, Mutation] = {
     "cycle commits members one by one": Mutation(
         Hole.CIRCLE,
@@ -140,6 +154,16 @@ MUTATIONS: dict[str, Mutation] = {
         Stall.CORRUPT_STORE,
         _damage_forgotten,
         (f"{_FILES}::test_a_value_that_is_another_one_is_found_by_its_checksum",),
+    ),
+    "a writer waited for as long as it takes": Mutation(
+        Stall.SUSPENDED_WRITER,
+        _writers_wait_for_ever,
+        ("tests/unit/runtime/state/test_local_store.py::test_a_writer_that_is_suspended_stops_nobody_for_ever",),
+    ),
+    "global tables wait for all generations": Mutation(
+        Stall.SUSPENDED_WRITER,
+        _one_lock_for_all_generations,
+        ("tests/hosts/test_in_process.py::test_a_global_table_does_not_wait_for_an_older_generation",),
     ),
     "a local store is never rebuilt": Mutation(
         Stall.CORRUPT_STORE,

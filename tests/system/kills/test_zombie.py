@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from deltaworks import exits, processes
 from deltaworks.control import batches, fence, heartbeat
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka import admin
+from deltaworks.lakehouse import cuts
 from deltaworks.settings import Settings
 from deltaworks.testing.sample_data import produce
 from jobs import orders
@@ -25,7 +27,7 @@ from jobs.recomputed.orders import recomputation
 from jobs.sample_data import orders as sample
 from tests.support.fault_hooks import HOOK, VARIABLE
 from tests.support.live_stack import has_read
-from tests.support.processes import running
+from tests.support.processes import running, show_stacks
 from tests.system.healing.platform_under_kills import different
 
 WAIT_S = 240.0
@@ -38,25 +40,32 @@ def driver(settings: Settings, log: Path, faults: Path) -> AbstractContextManage
     return running(command, environment=environment, log=log, cwd=settings.project)
 
 
-def until(fact: Callable[[], bool], what: str, log: Path) -> None:
+def files_of_cuts(settings: Settings) -> list[Path]:
+    return sorted(cuts.folder(settings.tables, "orders").glob("*.jsonl"))
+
+
+def until(fact: Callable[[], bool], what: str, by: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + WAIT_S
     while not fact():
-        assert time.monotonic() < deadline, f"{what} within {WAIT_S:.0f} s:\n{log.read_text()[-3000:]}"
+        if time.monotonic() > deadline or by.poll() is not None:
+            show_stacks(by)
+            pytest.fail(f"{what} within {WAIT_S:.0f} s; code {by.poll()}:\n{log.read_text()[-30_000:]}")
         time.sleep(0.05)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("asleep_at", [None, "driver.end"])
+@pytest.mark.parametrize(
+    "asleep_at", [None, "delta.after_commit:user_revenue", "driver.before_cut", "driver.end", "store.applied"]
+)
 def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
     orders_settings: Settings, tmp_path: Path, asleep_at: str | None
 ) -> None:
-    """It sleeps while it has nothing to do, or where all of a batch is done and Spark has not heard of it."""
+    """It sleeps while it has nothing to do; before it has told its tasks, or readers, of a commit; where all of a batch
+    is done and Spark has not heard of it; or where it has the local store of a task, or of a global table, to itself.
+    """
     settings = replace(orders_settings, fault_hook=HOOK)
     paths = PipelinePaths.of(settings, "orders")
     old_log, new_log, faults = tmp_path / "old.log", tmp_path / "new.log", tmp_path / "faults"
-    if asleep_at is not None:
-        (faults / "inject").mkdir(parents=True)
-        (faults / "inject" / asleep_at).write_text("stop")
 
     def write(count: int) -> None:
         present = admin.end_offsets(settings.cluster, orders.pipeline.plan().source_topics)
@@ -72,9 +81,12 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
     with ExitStack() as stack:
         write(1_000)
         old = stack.enter_context(driver(settings, old_log, faults))
-        until(lambda: at_work(1), "the first generation has processed everything", old_log)
-        if asleep_at is not None:  # else the second generation might be the first to reach that point
-            until((faults / "done" / asleep_at).exists, f"the first generation sleeps at {asleep_at}", old_log)
+        until(lambda: at_work(1), "the first generation has processed everything", old, old_log)
+        if asleep_at is not None:
+            (faults / "inject" / asleep_at).write_text("stop")
+            write(1_500)
+            # else the second generation might be the first to reach that point
+            until((faults / "done" / asleep_at).exists, f"the first generation sleeps at {asleep_at}", old, old_log)
         for process in (asleep := processes.family(psutil.Process(old.pid))):
             with suppress(psutil.NoSuchProcess):  # a child that had done its work
                 process.send_signal(signal.SIGSTOP)
@@ -82,7 +94,7 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
         paths.lease.unlink()  # as a lock is lost whose file server forgets it
 
         new = stack.enter_context(driver(settings, new_log, faults))
-        until(lambda: at_work(2), "the second generation has processed everything", new_log)
+        until(lambda: at_work(2), "the second generation has processed everything", new, new_log)
         for process in asleep:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGCONT)
@@ -94,11 +106,16 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
         by_a_table = "Generation 1 may not write the Delta table" in said and "generation 2 has taken over" in said
         assert by_the_fence or by_a_table, "whichever it met first"
         assert fence.read(paths.fence) == 2
-        until(lambda: at_work(2), "the second generation goes on", new_log)
+        until(lambda: at_work(2), "the second generation goes on", new, new_log)
         new.send_signal(signal.SIGTERM)
         assert new.wait(timeout=WAIT_S) == exits.OK
 
     assert different(recomputation.check(settings.cluster, settings.tables, paths.batches)) == []
+    shown = [json.loads(line)["batch_id"] for file in files_of_cuts(settings) for line in file.read_text().splitlines()]
+    assert shown == sorted(shown), "nobody is taken back to an earlier batch"
+    newest = cuts.latest(settings.tables, "orders")
+    assert newest is not None
+    assert newest.batch_id == shown[-1]
     assert [record.batch for record in batches.read(paths.batches)] == sorted(
         {record.batch for record in batches.read(paths.batches)}
     )

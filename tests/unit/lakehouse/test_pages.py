@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,27 @@ def test_a_window_before_all_others_of_its_day_finds_a_page(tmp_path: Path) -> N
 
     assert [row[3] for row in windows.rows()] == [3, 4]
     assert len(windows.pages()) == 1
+
+
+def test_a_driver_that_wakes_up_between_commit_and_pages_tells_tasks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows = Windows(tmp_path)
+    windows.batch(("a", *hour(0), 1), ("b", *hour(0), 1))
+    late, asleep = windows.committer, list[tuple[Any, ...]]()
+    monkeypatch.setattr(late, "_change_pages", lambda *change: asleep.append(change))
+    windows.batch(("a", *hour(1), 2))
+    monkeypatch.undo()
+
+    windows.committer = TableCommitter(tmp_path, "app", "q", [windows.sink])
+    windows.committer.open(2)
+    windows.batch(("a", *hour(2), 3))
+    before = windows.rows()
+    with suppress(FileNotFoundError):
+        late._change_pages(*asleep[0])
+    windows.batch(("a", *hour(0), 4))
+    assert windows.rows() == sorted(("a", *hour(0), 4, False) if row[:3] == ("a", *hour(0)) else row for row in before)
+    assert windows.pages()
 
 
 def test_days_have_pages_of_their_own(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from deltaworks.files import replace_file
 FORMAT = 2
 """The format of entries, header and note."""
 DATA = "data.mdb"
+WRITER = "writer"
+"""Its lock is held by the process that writes."""
 _NOTE = "made.json"
 
 

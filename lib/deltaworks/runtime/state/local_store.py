@@ -10,6 +10,7 @@ state in it (`replay/`): then each commit waits for the disk.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ import lmdb
 import msgspec
 
 from deltaworks.errors import StateError
+from deltaworks.faults import reach
+from deltaworks.files import lock, unlock
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.kernel.task import TASK_STORE
 from deltaworks.runtime.state import local_files
@@ -32,6 +35,8 @@ __all__ = ["EMPTY", "Changes", "LocalReader", "LocalStore", "LocalTransaction", 
 
 _MAP_SIZE = 1 << 38
 _MAX_STORES = 256
+_PATIENCE_S = 10.0
+"""How long one writer waits for another. A process of an older generation may be suspended in the middle of a write."""
 _LONG_KEY = 460
 """LMDB keys end at 511 bytes; longer ones are stored by prefix and digest, with the whole key before the value."""
 _DIGEST = 24
@@ -117,8 +122,12 @@ class LocalStore:
 
     @contextmanager
     def transaction(self) -> Iterator[LocalTransaction]:
-        """Waits for other writers, in any process. Nothing is changed unless it is committed."""
-        with self._guarded():
+        """Waits for other writers, in any process. Nothing is changed unless it is committed.
+
+        Raises:
+            StateError: another writer does not end.
+        """
+        with self._guarded(), self._alone():
             txn = self._env.begin(write=True)  # no context of its own: in LMDB 2, that ends what has ended
             transaction = LocalTransaction(self._path, txn, self._databases)
             try:
@@ -143,6 +152,7 @@ class LocalStore:
         with self.transaction() as transaction:
             transaction.require(previous or EMPTY)
             transaction.apply(changes)
+            reach("store.applied")
             transaction.commit(version)
 
     def require(self, version: StateVersion) -> None:
@@ -187,14 +197,25 @@ class LocalStore:
 
     def close(self) -> None:
         self._env.close()
+        self._close_writer()
 
     def _open(self) -> None:
-        path, timed = self._path, self._timed
+        path = self._path
         try:
             local_files.prepare(path, durable=self._durable)
+            self._writer: int | None = os.open(path / local_files.WRITER, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise StateError(f"The local store {path} cannot be made: {error}.") from error
-        with self._guarded():
+        try:
+            self._open_environment()
+        except BaseException:
+            self._close_writer()
+            raise
+        self._identity = local_files.identity(path)
+
+    def _open_environment(self) -> None:
+        path, timed = self._path, self._timed
+        with self._guarded(), self._alone():
             self._env = lmdb.open(
                 str(path),
                 map_size=_MAP_SIZE,
@@ -215,12 +236,30 @@ class LocalStore:
                 self._env.close()
                 raise
         self._databases = _Databases(meta, entries, times)
-        self._identity = local_files.identity(path)
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            os.close(self._writer)
+            self._writer = None
 
     def _size_bytes(self) -> int:
         """The size that its file must have."""
         last: int = self._env.info()["last_pgno"]
         return (last + 1) * int(self._env.stat()["psize"])
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Admits one writer among all processes; LMDB has a lock, too, but waits for a suspended process for ever."""
+        if self._writer is None:
+            raise local_files.doubt(self._path, "it was closed")
+        if not lock(self._writer, patience_s=_PATIENCE_S):
+            raise local_files.doubt(
+                self._path, f"a process has been writing to it for more than {_PATIENCE_S:g} s, or is suspended"
+            )
+        try:
+            yield
+        finally:
+            unlock(self._writer)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

@@ -1,15 +1,23 @@
 """The local store is ordered bytes with an index by time, one transaction per batch, and believes nothing by itself."""
 
+import os
 import random
 import shutil
-from contextlib import closing, suppress
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from deltaworks.errors import StateError
 from deltaworks.kernel.stores.state import StoreChanges
+from deltaworks.runtime.state import local_store
 from deltaworks.runtime.state.local_store import EMPTY, LocalStore, StateVersion, discard
+from tests.support.processes import ended
 
 STORES = {"counts": False, "windows": True}
 FIRST, SECOND = StateVersion(1, b"a"), StateVersion(2, b"b")
@@ -26,6 +34,17 @@ def at(key: bytes, time_ms: int) -> bytes:
 
 def entries(store: LocalStore, name: str) -> list[tuple[bytes, bytes]]:
     return list(store.reader(name).scan(b"", None))
+
+
+@contextmanager
+def woken_up(process: subprocess.Popen[bytes], *, after_s: float) -> Iterator[None]:
+    """Lets a suspended process go on after a while, so that who waits for it goes on, too."""
+    timer = threading.Timer(after_s, process.send_signal, [signal.SIGCONT])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def put(store: LocalStore, version: StateVersion, previous: StateVersion | None, **changes: StoreChanges) -> None:
@@ -63,9 +82,6 @@ def test_expiry_deletes_every_entry_below_the_bound(store: LocalStore) -> None:
 
 
 def test_another_process_sees_what_was_committed(store: LocalStore, tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
     code = (
         "from pathlib import Path; from deltaworks.runtime.state.local_store import LocalStore; "
@@ -127,6 +143,32 @@ def test_a_late_writer_changes_nothing(store: LocalStore) -> None:
         store.rebuild(iter(()), late, FIRST)
     put(store, sixth, fifth, counts=StoreChanges([(b"q", b"6")]))
     assert (store.version(), entries(store, "counts")) == (sixth, [(b"k", b"5"), (b"q", b"6")])
+
+
+def test_a_writer_that_is_suspended_stops_nobody_for_ever(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
+    code = (
+        "import os, signal; from pathlib import Path; from deltaworks.runtime.state.local_store import *; "
+        f"s = LocalStore(Path({str(tmp_path / '0-0')!r}), {STORES!r})\n"
+        "with s.transaction() as t: os.kill(os.getpid(), signal.SIGSTOP); t.commit(StateVersion(9, b'late'))\n"
+    )
+    monkeypatch.setattr(local_store, "_PATIENCE_S", 0.1)
+    late = subprocess.Popen([sys.executable, "-c", code])
+    with ended(late), woken_up(late, after_s=10.0):
+        assert os.WIFSTOPPED(os.waitpid(late.pid, os.WUNTRACED)[1])
+        with pytest.raises(StateError, match=r"writing to it for more than 0[.]1 s, or is suspended"):
+            put(store, SECOND, FIRST)
+        with closing(LocalStore.copy(tmp_path / "0-0", STORES)) as new:
+            assert new.version() == EMPTY
+            put(new, SECOND, None, counts=StoreChanges([(b"a", b"2")]))
+            late.send_signal(signal.SIGCONT)
+            assert late.wait(timeout=30) == 0
+            assert new.version() == SECOND
+            assert not new.refresh()
+        assert store.refresh()
+        assert (store.version(), entries(store, "counts")) == (SECOND, [(b"a", b"2")])
 
 
 def test_what_another_process_has_thrown_away_is_opened_again(store: LocalStore, tmp_path: Path) -> None:
