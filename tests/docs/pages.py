@@ -97,9 +97,14 @@ def run(page: Path) -> Iterator[tuple[Block, str]]:
 def answer(query: str) -> str:
     """The result of a query over the tables of the orders, as text."""
     found = _connection().execute(query)
-    rows = [[column[0] for column in found.description], *([cell(value) for value in row] for row in found.fetchall())]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
+    lines = [[column[0] for column in found.description], *([cell(value) for value in row] for row in found.fetchall())]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "".join("  ".join(map(str.ljust, line, widths)).rstrip() + "\n" for line in lines)
+
+
+def rows(query: str) -> list[tuple[Any, ...]]:
+    """The rows of a query over the tables of the orders."""
+    return _connection().execute(query).fetchall()
 
 
 def cell(value: Any) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs import pictures
 from tests.docs.pages import Block, blocks, commands, pages, problem, run
 
 
@@ -18,6 +19,13 @@ def test_code_runs_and_prints_what_the_page_shows(page: Path) -> None:
     for block, printed in run(page):
         shown = "" if block.shows is None else block.shows.code
         assert printed == shown, f"{page}:{block.line}; `python -m tests.docs {page}` writes it"
+
+
+@pytest.mark.parametrize("picture", pictures.PICTURES)
+def test_pictures_show_what_the_tables_have(picture: str) -> None:
+    assert pictures.path(picture).read_text() == pictures.PICTURES[picture](), (
+        "`python -m tests.docs.pictures` draws it"
+    )
 
 
 @pytest.mark.parametrize("page", pages(), ids=name)

@@ -38,8 +38,10 @@ def spec(kind: StoreKind, *, timestamped: bool = True, retain_duplicates: bool =
     )  # fmt: skip
 
 
-def changed(store: StoreSpec, *stored: tuple[bytes, bytes], stage: Stage = STAGE) -> dict[bytes, bytes | None]:
-    return dict(entries.changes(stage, store, stored, PERSON))
+def changed(
+    store: StoreSpec, *stored: tuple[bytes, bytes], stage: Stage = STAGE, person: Person = PERSON
+) -> dict[bytes, bytes | None]:
+    return dict(entries.changes(stage, store, stored, person))
 
 
 @pytest.mark.parametrize(
@@ -167,3 +169,20 @@ def test_a_subscription_goes_by_either_key(number: int) -> None:
 def test_bytes_that_no_serde_reads_are_searched_as_they_are() -> None:
     store = StoreSpec(name="store", kind="key-value", key=Long(), value=Bytes(), timestamped=False)
     assert changed(store, (b"u-17", b"x"), (b"k", b"\xff u-17 \xff"), (b"u-171", b"x")) == {b"u-17": None, b"k": None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "behind", "before"),
+    [("key-value", b"", AT), ("lru", b"", AT), ("window", AT, AT), ("session", AT + NEXT, b"")],
+)
+def test_keys_and_values_are_read_without_what_the_store_adds(kind: StoreKind, behind: bytes, before: bytes) -> None:
+    def key(number: int) -> bytes:
+        return number.to_bytes(8, "big") + behind
+
+    looks_like_them = b"\0\0\0\0\0 17"[: len(before)]
+    found = changed(
+        StoreSpec(name="store", kind=kind, key=Long(), value=String(), timestamped=True),
+        (key(17), before + b"x"), (key(1), before + b"by 17"), (key(2), looks_like_them + b" x"),
+        person=Person.of("17"),
+    )  # fmt: skip
+    assert found == {key(17): None, key(1): None}
