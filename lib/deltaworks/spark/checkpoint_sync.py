@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 import msgspec
@@ -76,6 +76,7 @@ class CheckpointSync:
         boot_id: of the machine, now.
         failed: called with an error (a full disk); the mark stays as it was, and the next batch tries again.
         every_s: at most one sync in so many seconds.
+        admitted: the mark is replaced within it; it raises if a newer driver has taken over, whose mark says more.
     """
 
     def __init__(
@@ -86,12 +87,14 @@ class CheckpointSync:
         *,
         failed: Callable[[Exception], None],
         every_s: float = EVERY_S,
+        admitted: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._checkpoint = checkpoint.absolute()
         self._mark = mark
         self._boot_id = boot_id
         self._failed = failed
         self._every_s = every_s
+        self._admitted = admitted
         self._durable: dict[str, _Stamp] = {}
         self._folders: set[Path] = set()
         self._synced: int | None = None
@@ -149,13 +152,15 @@ class CheckpointSync:
 
         Raises:
             OSError: something could not be written; the mark stays as it was.
+            FencedError: a newer driver has taken over; so does its mark.
         """
         batch = max(layout.numbered(self._checkpoint / layout.COMMITS), default=None)
         if batch is None or batch == self._synced or self._broken:
             return  # after EIO the system calls lost pages clean, so no later sync means anything
         found = dict(self._stamps(batch))
         self._sync([name for name, stamp in found.items() if self._durable.get(name) != stamp])
-        write_mark(self._mark, Mark(batch=batch, boot_id=self._boot_id, files=list(found)))
+        with self._admitted():
+            write_mark(self._mark, Mark(batch=batch, boot_id=self._boot_id, files=list(found)))
         self._durable = found
         self._synced = batch
 

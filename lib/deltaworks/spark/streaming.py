@@ -238,7 +238,11 @@ class StreamDriver:
         self._paths.next_tick.unlink(missing_ok=True)
         frame = self._dataflow(spark, begun)
         durable = CheckpointSync(
-            self._paths.current.spark, self._paths.current.synced, processes.boot_id(), failed=self._not_synced
+            self._paths.current.spark,
+            self._paths.current.synced,
+            processes.boot_id(),
+            failed=self._not_synced,
+            admitted=self._admitted,
         )
         offsets = committed_offsets(self._paths.current.spark) or self._planner.initialOffset()
         self._health.goes_on_at(offsets)

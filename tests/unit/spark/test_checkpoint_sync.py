@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from deltaworks import files as files_module
+from deltaworks.control import fence
+from deltaworks.errors import FencedError
 from deltaworks.spark import checkpoint_sync
-from deltaworks.spark.checkpoint_sync import CheckpointSync, Mark, read_mark
+from deltaworks.spark.checkpoint_sync import CheckpointSync, Mark, read_mark, write_mark
 from tests.unit.spark import checkpoints
 
 WAIT_S = 30.0
@@ -186,6 +188,21 @@ def test_a_stream_that_fails_does_not_wait_for_what_is_being_synced(
     goes_on.set()
     sync.close()  # whoever ends in an orderly way afterwards
     assert sync.synced == 2
+
+
+def test_a_driver_that_was_replaced_meanwhile_leaves_the_mark_of_its_successor(tmp_path: Path) -> None:
+    checkpoints.make(tmp_path / "checkpoint", committed=4)
+    newer = Mark(batch=6, boot_id="boot-1", files=["metadata"])
+    write_mark(tmp_path / "synced.json", newer)
+    fence.advance(tmp_path / "generation", 2, "orders")
+    said = list[Exception]()
+    CheckpointSync(
+        tmp_path / "checkpoint", tmp_path / "synced.json", "boot-1", failed=said.append,
+        admitted=lambda: fence.held(tmp_path / "generation", 1, "orders"),
+    ).close()  # fmt: skip
+
+    assert read_mark(tmp_path / "synced.json") == newer
+    assert [type(error) for error in said] == [FencedError]
 
 
 def test_a_mark_survives_being_written_and_read(tmp_path: Path) -> None:
