@@ -1,11 +1,11 @@
-"""The pictures of `docs/tables/query.md`, drawn from the tables of the orders: `python -m tests.docs.pictures`.
+"""The pictures of `docs/tables/query.md`, all but the first from the tables of its example.
 
-Each shows rows that a query of the page gives. `test_pages.py` compares the files with what is drawn anew.
+`python -m tests.docs.pictures` draws them; `test_pages.py` compares the files with what is drawn anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from html import escape
 from pathlib import Path
@@ -63,7 +63,7 @@ class Drawing:
 
 
 def cut() -> str:
-    """Which versions of three tables belong together. The numbers are those of the page's text."""
+    """Which versions of three tables belong together; the numbers are made up."""
     drawing = Drawing(680, 236, "A cut names the versions of all tables as of one batch")
     lanes = {
         "order_counts": {39: 55, 40: 56, 41: 57},
@@ -165,10 +165,10 @@ def _clock(time: datetime) -> str:
     return f"{time:%H:%M}"
 
 
-def main(names: Iterable[str] = PICTURES) -> None:
+def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name in names:
-        path(name).write_text(PICTURES[name]())
+    for name, draw in PICTURES.items():
+        path(name).write_text(draw())
 
 
 if __name__ == "__main__":

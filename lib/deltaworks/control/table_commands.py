@@ -60,13 +60,16 @@ def rollback(
     return _ask(settings, pipeline, "rollback", run_id, {}, requested_by, timeout_s)
 
 
-def committer_of(settings: Settings, pipeline: Pipeline, plan: Plan, query_id: str) -> TableCommitter:
-    """The committer of a pipeline's tables; for the holder of its lease.
+def opened(settings: Settings, pipeline: Pipeline, plan: Plan, query_id: str, generation: int) -> TableCommitter:
+    """The committer of a pipeline's tables, opened; for the holder of its lease, whose generation the fence admits.
 
     Raises:
         ConfigurationError: `[retention]` says something that cannot be used.
+        FencedError: a newer generation has opened the tables.
+        TableError: a table has other columns, or belongs to another checkpoint.
     """
-    return TableCommitter(
+    paths = PipelinePaths.of(settings, pipeline.name)
+    committer = TableCommitter(
         settings.tables,
         pipeline.name,
         query_id,
@@ -75,6 +78,9 @@ def committer_of(settings: Settings, pipeline: Pipeline, plan: Plan, query_id: s
         archives=pipeline.archives(plan).tables,
         options=TableOptions(retention=Retention.of(settings.retention_of(pipeline.name))),
     )
+    committer.open(generation, admitted=lambda: fence.held(paths.fence, generation, pipeline.name))
+    committer.settled(batches.last_number(paths.batches))
+    return committer
 
 
 def carry_out(
@@ -91,8 +97,7 @@ def carry_out(
             begun_work = clock.ticks_s()
             try:
                 said = Answer(result=_execute(paths, committer, command), seconds=0.0, by=by)
-                with fence.held(paths.fence, generation, pipeline):
-                    committer.publish_cut()
+                committer.publish_cut()
             except DeltaworksError as error:
                 said = Answer(error=error.message, hint=error.hint, seconds=0.0, by=by)
         seconds = clock.ticks_s() - begun_work
@@ -160,9 +165,7 @@ def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) 
         checkpoint = stored_plan(paths.current.plan)
         if checkpoint is None:
             raise TableError(f"{paths.current.plan} does not exist.", hint="has the pipeline ever run here?")
-        committer = committer_of(settings, pipeline, pipeline.plan(), checkpoint.query_id)
-        committer.open(generation)
-        committer.settled(batches.last_number(paths.batches))
+        committer = opened(settings, pipeline, pipeline.plan(), checkpoint.query_id, generation)
         try:
             carry_out(paths, pipeline.name, committer, threading.Lock(), generation, by)
         finally:

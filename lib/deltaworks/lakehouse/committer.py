@@ -11,8 +11,9 @@ batch also says which intent it carries out, and a batch is skipped only if its 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -137,18 +138,26 @@ class TableCommitter:
         self._cut: Cut | None = None
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delta-housekeeping")
 
-    def open(self, generation: int, *, uncommitted: Collection[str] = ()) -> None:
+    def open(
+        self,
+        generation: int,
+        *,
+        uncommitted: Collection[str] = (),
+        admitted: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         """Creates missing tables, reads the logs, tells tasks about pages.
 
         Args:
             generation: generation of the pipeline; older ones can no longer commit.
             uncommitted: paths of files that tasks have written and that the next commit will name.
+            admitted: cuts are written within it, since they have no version; it raises if a newer generation has begun.
 
         Raises:
             FencedError: a newer generation has opened the tables.
             TableError: a table has other columns, or belongs to another checkpoint.
         """
         self.tables = {schema.name: self._open(schema, generation, uncommitted) for schema in self._schemas}
+        self._admitted = admitted
         self._snapshots = {}
         for table in self.tables.values():
             if table.schema.role is Role.SNAPSHOT:
@@ -260,10 +269,15 @@ class TableCommitter:
     def publish_cut(self) -> Cut | None:
         """Writes which versions of the tables belong together, for readers; to be called between batches.
 
+        A driver that wakes up late must not take readers back to an earlier batch.
+
         Where snapshots of KTables are behind, it is the tables as of the batch that they show.
 
         Returns:
             What was written; None: the tables have not gone on.
+
+        Raises:
+            FencedError: a newer generation has taken over.
         """
         moment = self._rounds.shown if self.stale_snapshots else self._moment()
         if moment is None or self._batch_id is None:
@@ -281,7 +295,8 @@ class TableCommitter:
         self._cut = cut
         for table in self.tables.values():
             table.housekeeping.shown_ms = cut.at_ms
-        self._cuts.write(cut)
+        with self._admitted():
+            self._cuts.write(cut)
         return cut
 
     def _moment(self) -> _Moment | None:

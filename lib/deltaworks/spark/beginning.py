@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from deltaworks import clock, processes
-from deltaworks.control import accepted, batches, lineage, opening, table_commands
+from deltaworks.control import accepted, lineage, opening, table_commands
 from deltaworks.control import checkpoint as checkpoints
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.done import Done, require_known
@@ -136,7 +136,7 @@ class Beginning:
             lineage=identity, control_topic=topic_id,
         )  # fmt: skip
         intents = Intents(LocalFiles(self.paths.current.intents))
-        committer = self._open_tables(checkpoint)
+        committer = table_commands.opened(self.settings, self.pipeline, self.plan, checkpoint.query_id, self.generation)
         done = [*self._in_tables(committer), *self._in_kafka(checkpoint, settled=True)]
         require_known(done, intents, name, checkpoint.first_batch)
         settled = settle(self.paths, checkpoint, intents)
@@ -162,12 +162,6 @@ class Beginning:
                 f"folder ({self.paths.root}) and its tables away; its output topics then get everything once more",
             )
         _log.warning("the topic %s was recreated; no batch was open", topic)
-
-    def _open_tables(self, checkpoint: CheckpointPlan) -> TableCommitter:
-        committer = table_commands.committer_of(self.settings, self.pipeline, self.plan, checkpoint.query_id)
-        committer.open(self.generation)
-        committer.settled(batches.last_number(self.paths.batches))
-        return committer
 
     def _in_tables(self, committer: TableCommitter) -> Iterator[Done]:
         for table, (batch, intent) in committer.committed().items():

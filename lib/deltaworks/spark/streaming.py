@@ -234,7 +234,7 @@ class StreamDriver:
 
     def _run_query(self, spark: SparkSession, begun: Begun, *, until_caught_up: bool) -> None:
         committer = begun.committer
-        self._publish_cut(committer)
+        committer.publish_cut()
         self._paths.next_tick.unlink(missing_ok=True)
         frame = self._dataflow(spark, begun)
         durable = CheckpointSync(
@@ -269,7 +269,7 @@ class StreamDriver:
             durable.abandon()
         durable.close()
         committer.refresh_snapshots(force=True)
-        self._publish_cut(committer)
+        committer.publish_cut()
         committer.close()
         self._health.snapshots([])
         self._health.write("stopped")
@@ -357,7 +357,7 @@ class StreamDriver:
             reach("driver.after_tables")
             committer.refresh_snapshots()
             reach("driver.before_cut")
-            self._publish_cut(committer)
+            committer.publish_cut()
         with self._admitted():
             batches.append(self._paths.batches, record)
         self._batch = None
@@ -373,11 +373,6 @@ class StreamDriver:
         records = sum(result.counts.records_in for result in results)
         self._health.batch_ended(batch_id, records, clock.ticks_s() - started, committer.stale_snapshots)
         reach("driver.end")
-
-    def _publish_cut(self, committer: TableCommitter) -> None:
-        """Tells readers of a batch; a driver that wakes up late must not take them back to an earlier one."""
-        with self._admitted():
-            committer.publish_cut()
 
     def _admitted(self) -> AbstractContextManager[None]:
         """While it lasts, no newer generation begins."""
@@ -434,7 +429,7 @@ class StreamDriver:
     def _refresh_snapshots(self, committer: TableCommitter) -> None:
         with self._committing:
             committer.refresh_snapshots(eager=True)
-            self._publish_cut(committer)
+            committer.publish_cut()
         self._health.snapshots(committer.stale_snapshots)
 
     def _measure_lag(self) -> None:
