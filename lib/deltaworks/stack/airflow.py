@@ -85,11 +85,11 @@ def answers(settings: Settings, path: str) -> bool:
     return _get(settings, path) is not None
 
 
-def beats(settings: Settings, job: str, since: datetime) -> bool:
-    """Whether a process of that kind has written a heartbeat since then; a predecessor's counts as healthy, too."""
+def heartbeat(settings: Settings, job: str) -> datetime | None:
+    """The last heartbeat of a process of that kind, be it of a predecessor; None: there is none, or nobody answers."""
     health = _get(settings, "/api/v2/monitor/health") or {}
     beat = health.get(job, {}).get(f"latest_{job}_heartbeat")
-    return beat is not None and datetime.fromisoformat(beat) > since
+    return None if beat is None else datetime.fromisoformat(beat)
 
 
 def _url(settings: Settings) -> str:

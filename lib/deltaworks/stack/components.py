@@ -49,6 +49,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Path to request, if `ready` is `http`."""
     job: str = ""
     """Kind of process whose heartbeat counts, if `ready` is `heartbeat`."""
+    silence_s: float = 0
+    """Seconds without a new heartbeat until it is taken to hang, and killed; 0: for ever."""
     free_disk_mb: int = 0
     """Free disk space that it needs to start."""
     node: int = 0

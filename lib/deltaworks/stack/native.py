@@ -165,9 +165,8 @@ class NativeHost:
 
                 return airflow.answers(self.settings, component.path)
             case "heartbeat":
-                from deltaworks.stack import airflow
-
-                return airflow.beats(self.settings, component.job, since)
+                beat = self.heartbeat(component)
+                return beat is not None and beat > since
             case "answers":
                 from deltaworks.control.supervisor import client
 
@@ -180,6 +179,12 @@ class NativeHost:
                 return False
             case _:
                 assert_never(component.ready)
+
+    def heartbeat(self, component: Component) -> datetime | None:
+        """The last heartbeat of a component that has one; None: unknown. Takes a few seconds at most."""
+        from deltaworks.stack import airflow
+
+        return airflow.heartbeat(self.settings, component.job)
 
     def members(self, component: Component, pid: int, started_s: float) -> list[psutil.Process]:
         """Its processes, itself first; if it has ended, those that it left behind.

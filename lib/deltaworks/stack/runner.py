@@ -9,8 +9,10 @@ run, and writes their state to another file (`state.py`).
   sessions and are never touched.
 - Every process is tethered (`tether.py`): the kernel ends it when the runner ends, for whatever reason. The signal is
   bound to the thread that starts a process, so only the main thread does; other threads ask for readiness.
+- A component that is ready and whose heartbeats end hangs; it is killed after its `silence_s`, then restarted. One is
+  Airflow's scheduler that lost its database: it may wait for ever for a worker of its own, neither at work nor gone.
 
-It does not notice a component that was ready and then hangs.
+It does not notice that a component without heartbeats was ready and then hangs.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from deltaworks.stack.state import ComponentState, Phase, RunnerState, read_want
 NAME = "runner"
 _POLL_S = 0.05
 _ASK_S = 0.2
+_LISTEN_S = 10.0
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _log = logging.getLogger("runner")
 
@@ -53,6 +56,7 @@ class Host(Protocol):
     def ports(self, component: Component) -> tuple[int, ...]: ...
     def launch(self, component: Component) -> Launch: ...
     def is_ready(self, component: Component, since: datetime) -> bool: ...
+    def heartbeat(self, component: Component) -> datetime | None: ...
     def members(self, component: Component, pid: int, started_s: float) -> list[psutil.Process]: ...
 
 
@@ -83,6 +87,12 @@ class _Child:
     last_exit: str | None = None
     answer: Future[bool] | None = None
     asked: float = 0.0
+    """When it was last asked for an answer or a heartbeat."""
+    listening: Future[datetime | None] | None = None
+    beat: datetime | None = None
+    """The last heartbeat."""
+    heard: float = 0.0
+    """When that was new, or nobody could tell."""
 
     @property
     def runs(self) -> bool:
@@ -142,6 +152,8 @@ class Runner:
                 case "ready":
                     if _age_s(child) > self.pauses.healthy_s:
                         child.pause_s = self.pauses.first_s
+                    if child.component.silence_s:
+                        self._listen(child, pool)
                 case "pausing":
                     if _age_s(child) > child.pause_s and self._may_start(child) and self._nothing_left_of(child):
                         child.pause_s = min(child.pause_s * 2, self.pauses.longest_s)
@@ -179,7 +191,7 @@ class Runner:
                 start_new_session=True,
             )
         child.started_s = psutil.Process(child.process.pid).create_time()
-        child.ready_s, child.answer = None, None
+        child.ready_s, child.answer, child.listening = None, None, None
         _enter(child, "starting")
         _log.info("%s: started, process %d", component.name, child.process.pid)
 
@@ -192,17 +204,36 @@ class Runner:
                 _log.error("%s: the check whether it is ready failed", name, exc_info=answer.exception())
             elif answer.result():
                 child.ready_s = _age_s(child)
+                child.heard = clock.ticks_s()
                 _enter(child, "ready")
                 _log.info("%s: ready after %.1f s", name, child.ready_s)
                 return
-        if _age_s(child) > limit_s and child.process is not None:
-            _log.error("%s: not ready after %.0f s, killing it", name, limit_s)
-            child.process.kill()
-            child.process.wait()
-            self._note_end(child, f"not ready after {limit_s:.0f} s")
+        if _age_s(child) > limit_s:
+            self._kill(child, f"not ready after {limit_s:.0f} s")
         elif child.answer is None and not child.component.is_step and clock.ticks_s() - child.asked > _ASK_S:
             child.asked = clock.ticks_s()
             child.answer = pool.submit(self.host.is_ready, child.component, child.since)
+
+    def _listen(self, child: _Child, pool: ThreadPoolExecutor) -> None:
+        """Asks for the heartbeat of a component; never waits for it."""
+        now, limit_s = clock.ticks_s(), child.component.silence_s
+        if child.listening is not None and child.listening.done():
+            listening, child.listening = child.listening, None
+            beat = None if listening.exception() is not None else listening.result()
+            if beat is None or beat != child.beat:
+                child.beat, child.heard = beat, now
+        if now - child.heard > limit_s:
+            self._kill(child, f"no heartbeat for {limit_s:.0f} s")
+        elif child.listening is None and now - child.asked > min(_LISTEN_S, limit_s / 4):
+            child.asked = now
+            child.listening = pool.submit(self.host.heartbeat, child.component)
+
+    def _kill(self, child: _Child, why: str) -> None:
+        assert child.process is not None
+        _log.error("%s: %s, killing it", child.component.name, why)
+        child.process.kill()
+        child.process.wait()
+        self._note_end(child, why)
 
     def _exit_of(self, child: _Child) -> str | None:
         if not child.runs or child.process is None or (code := child.process.poll()) is None:

@@ -1,7 +1,8 @@
 """The platform check at full length: `make check-heal`.
 
-SIGKILL of every component and of the driver, each alone, a minute without the API server, a double deployment; orders
-flow all the time. Then every table and topic is compared with its recomputation, live and after a drain.
+SIGKILL of every component and of the driver, each alone, a scheduler that hangs, a minute without the API server, a
+double deployment; orders flow all the time. Then every table and topic is compared with its recomputation, live and
+after a drain.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def under_kills(platform: PlatformUnderKills) -> bool:
         platform.deploy()
         for component in (*AIRFLOW, "supervisor", "postgres", "kafka"):
             platform.kill(component)
+        platform.kill("airflow-scheduler", hangs=True)
         platform.without("airflow-api-server", 60)
         platform.kill_driver()
         platform.kill_driver("supervisor")

@@ -119,18 +119,18 @@ class PlatformUnderKills:
 
     # Kills
 
-    def kill(self, component: str) -> None:
-        """SIGKILL of one component; it comes back, and the stream goes on."""
+    def kill(self, component: str, *, hangs: bool = False) -> None:
+        """SIGKILL of one component, or it is suspended for ever; it comes back, and the stream goes on."""
         before, driver, generation = self._state(component), self.driver, self.generation
         committed, begun = self.batches_committed(), time.monotonic()
-        os.kill(before.pid, signal.SIGKILL)
+        os.kill(before.pid, signal.SIGSTOP if hangs else signal.SIGKILL)
         self.until(lambda: self._is_back(before), f"{component} is back")
         back_s = time.monotonic() - begun
         self._goes_on(committed)
         if component != "kafka":
             assert self.driver == driver, f"{component} was killed, and the stream had to start again"
         self.supervised()
-        self._note(component, back_s, generation, committed)
+        self._note(f"{component}, hangs" if hangs else component, back_s, generation, committed)
 
     def without(self, component: str, seconds: float) -> None:
         """Kills a component whenever it comes back, for a while."""

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -23,7 +23,7 @@ from deltaworks.stack.runner import Pauses, Runner
 
 @dataclass(frozen=True)
 class ScriptHost:
-    """Each component is Python code; it is ready when it has made a file of its name."""
+    """Each component is Python code; it is ready when it has made a file of its name, and touches `NAME.beat`."""
 
     folder: Path
     codes: dict[str, str]
@@ -38,12 +38,17 @@ class ScriptHost:
         code = (
             f"import os, signal, subprocess, sys, time\nfrom pathlib import Path\nfolder = Path({str(self.folder)!r})\n"
         )
-        code += f"ready = folder / {component.name!r}\n{self.codes[component.name]}"
+        code += f"ready, beat = folder / {component.name!r}, folder / '{component.name}.beat'\n"
+        code += self.codes[component.name]
         return Launch(command=[sys.executable, "-c", code], environment=dict(os.environ))
 
     def is_ready(self, component: Component, since: datetime) -> bool:
         file = self.folder / component.name
         return file.is_file() and file.stat().st_mtime > since.timestamp()
+
+    def heartbeat(self, component: Component) -> datetime | None:
+        file = self.folder / f"{component.name}.beat"
+        return datetime.fromtimestamp(file.stat().st_mtime, UTC) if file.is_file() else None
 
     def members(self, component: Component, pid: int, started_s: float) -> list[psutil.Process]:
         entry = Registered(name=component.name, kind="", pid=pid, started_s=started_s, command=(), log="")
@@ -64,6 +69,7 @@ def main() -> None:
             stop_signal=entry.get("stop_signal", "SIGTERM"),
             stop_patience_s=entry.get("stop_patience_s", 10),
             memory_mb=1,
+            silence_s=entry.get("silence_s", 0),
             after=tuple(entry.get("after", ())),
         )
         for name, entry in described.items()

@@ -157,6 +157,48 @@ def test_what_does_not_get_ready_is_killed_and_started_again(start: Start) -> No
     assert state.last_exit == "not ready after 0 s"
 
 
+def test_what_sends_no_more_heartbeats_is_killed_and_started_again(start: Start) -> None:
+    running = start(
+        base={
+            "code": "ready.touch()\nfor _ in range(20): beat.touch(); time.sleep(0.1)\ntime.sleep(600)",
+            "silence_s": 1,
+        }
+    )
+    first = running.ready("base")
+
+    again = running.until("base", lambda state: state.phase == "ready" and state.restarts == 1)
+
+    assert again.pid != first.pid
+    assert again.last_exit == "no heartbeat for 1 s"
+    assert is_gone(first.pid)
+
+
+def test_what_sends_heartbeats_or_whose_heartbeats_nobody_can_tell_is_left_alone(start: Start) -> None:
+    running = start(
+        beating={"code": "ready.touch()\nwhile True: beat.touch(); time.sleep(0.1)", "silence_s": 1},
+        unknown={"code": WORKS, "silence_s": 1},
+        unwatched={"code": f"beat.touch(); {WORKS}"},
+        silent={"code": f"beat.touch(); {WORKS}", "silence_s": 2},
+    )
+    pids = {name: running.ready(name).pid for name in ("beating", "unknown", "unwatched")}
+
+    running.until("silent", lambda state: state.restarts >= 1)
+
+    assert {name: running.ready(name).pid for name in pids} == pids
+
+
+def test_silence_while_nobody_could_tell_does_not_count(start: Start) -> None:
+    code = "ready.touch()\nwhile not (folder / 'end').exists(): beat.touch(); time.sleep(0.05)\nbeat.unlink()\n"
+    running = start(base={"code": f"{code}time.sleep(1.5)\nbeat.touch()\ntime.sleep(600)", "silence_s": 1})
+    first = running.ready("base")
+    (running.folder / "end").touch()
+    wait_until(lambda: not (running.folder / "base.beat").exists())
+    wait_until(lambda: (running.folder / "base.beat").exists())
+
+    assert running.ready("base").pid == first.pid
+    running.until("base", lambda state: state.restarts == 1)
+
+
 def test_a_component_gets_its_own_signal_and_is_killed_when_it_ignores_it(start: Start) -> None:
     running = start(
         polite={
