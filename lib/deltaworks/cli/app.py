@@ -9,6 +9,7 @@ import typer
 
 from deltaworks.cli import (
     batch,
+    dead_letters,
     demo,
     dev,
     doctor,
@@ -72,6 +73,7 @@ _GROUPS = (
     doctor,
     pipelines,
     dev,
+    dead_letters,
     recovery,
     tables,
     explain,

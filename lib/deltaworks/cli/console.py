@@ -91,6 +91,19 @@ def print_table(
     out.print()
 
 
+def bytes_text(data: bytes | None, limit: int | None = None) -> str:
+    """The text that shows bytes; one that is longer than `limit` is cut."""
+    if data is None:
+        return "null"
+    text = data.decode(errors="backslashreplace")
+    return text if limit is None else shortened(text, limit)
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most `limit` characters of a text, with three dots at the end if that is not all."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
 def cell_text(cell: object) -> str:
     """The text that shows a value."""
     if cell is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltaworks.cli.console import AsJson, Steps, err, out, print_json, print_table
+from deltaworks.cli.console import AsJson, Steps, bytes_text, err, out, print_json, print_table
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
@@ -161,8 +161,8 @@ def show(explained: Explanation, limit: int, settings: Settings) -> None:
                 str(each.record.offset),
                 _time(each.record.timestamp_ms),
                 str(each.record.batch),
-                _text(each.record.key),
-                _text(each.record.value),
+                bytes_text(each.record.key, _TEXT),
+                bytes_text(each.record.value, _TEXT),
                 _ROLES[each.role],
             )
             for each in shown
@@ -218,10 +218,3 @@ def _time(timestamp_ms: int) -> str:
         return instant_at(timestamp_ms).replace(tzinfo=None).isoformat(" ")
     except OverflowError:
         return str(timestamp_ms)
-
-
-def _text(data: bytes | None) -> str:
-    if data is None:
-        return "null"
-    text = data.decode(errors="backslashreplace")
-    return text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}..."

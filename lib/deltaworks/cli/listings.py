@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from deltaworks.erase.erasing import Found
     from deltaworks.explain.explaining import Explanation, Input
     from deltaworks.lakehouse.catalog import TableInfo
+    from deltaworks.lakehouse.dead_letters import Failure
+    from deltaworks.lakehouse.dead_letters import Failures as Counted
     from deltaworks.lakehouse.publish.ownership import Handover
     from deltaworks.lakehouse.publish.publication import Publication
     from deltaworks.lakehouse.retention import Pin
@@ -586,6 +588,77 @@ class Explained(_Document, frozen=True, kw_only=True):
         )
 
 
+class FailuresListed(_Document, frozen=True, kw_only=True):
+    """The dead letters of one operator with one class of error."""
+
+    operator: str
+    error_class: str
+    count: int
+    first: datetime
+    """The earliest timestamp of their records."""
+    last: datetime
+    example: str
+    """TOPIC-PARTITION@OFFSET of the record with the latest timestamp."""
+    message: str
+    """Its error."""
+
+
+class Failures(_Document, frozen=True, kw_only=True):
+    """`deltaworks dead-letters list NAME --json`"""
+
+    pipeline: str
+    table: str
+    failures: list[FailuresListed]
+    """The most frequent first."""
+
+    @classmethod
+    def of(cls, pipeline: str, table: str, counts: Sequence[Counted]) -> Failures:
+        listed = [FailuresListed._from(each, example=each.example.name) for each in counts]
+        return cls(pipeline=pipeline, table=table, failures=listed)
+
+
+class HeaderListed(_Document, frozen=True, kw_only=True):
+    """A header of a record. Its value is text, `{"base64": ...}` or null."""
+
+    name: str
+    value: Any
+
+
+class DeadLetterListed(_Document, frozen=True, kw_only=True):
+    """A record that failed in an operator. Key and value are text, `{"base64": ...}` or null."""
+
+    record: str
+    """TOPIC-PARTITION@OFFSET."""
+    timestamp: datetime
+    key: Any
+    value: Any
+    headers: list[HeaderListed]
+    operator: str
+    error_class: str
+    message: str
+    stacktrace: str
+
+    @classmethod
+    def of(cls, failure: Failure) -> DeadLetterListed:
+        from deltaworks.testing.cases import written
+
+        return cls._from(
+            failure,
+            record=failure.record.name,
+            key=written(failure.key),
+            value=written(failure.value),
+            headers=[HeaderListed(name=name, value=written(value)) for name, value in failure.headers],
+        )
+
+
+class DeadLetters(_Document, frozen=True, kw_only=True):
+    """`deltaworks dead-letters list NAME --records --json`, and that of `show`"""
+
+    pipeline: str
+    table: str
+    records: list[DeadLetterListed]
+
+
 DOCUMENTS = (
     Tables,
     TableShown,
@@ -599,6 +672,8 @@ DOCUMENTS = (
     Batch,
     Replays,
     SetAside,
+    Failures,
+    DeadLetters,
     Config,
     Doctor,
 )

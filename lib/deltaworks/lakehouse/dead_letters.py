@@ -1,0 +1,160 @@
+"""Reads tables of dead letters: what has failed, how often, and with which records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from deltaworks.lakehouse.catalog import Shown, table_names
+from deltaworks.lakehouse.reading import dataset
+from deltaworks.topology.records import Coordinates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which dead letters are meant; None: any."""
+
+    operator: str | None = None
+    """The operator that failed."""
+    error: str | None = None
+    """A part of the error's class or message, in any case."""
+    key: bytes | None = None
+    """The key of the record."""
+    since: datetime | None = None
+    """Timestamps of records from then on."""
+    until: datetime | None = None
+    """Timestamps of records before that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failures:
+    """The dead letters of one operator with one class of error."""
+
+    operator: str
+    error_class: str
+    count: int
+    first: datetime
+    """The earliest timestamp of their records."""
+    last: datetime
+    example: Coordinates
+    """The record with the latest timestamp."""
+    message: str
+    """Its error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One dead letter: a record, and what went wrong with it in one operator."""
+
+    record: Coordinates
+    timestamp: datetime
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    operator: str
+    error_class: str
+    message: str
+    stacktrace: str
+
+
+def failures(root: Path, table: str, wanted: Wanted) -> list[Failures]:
+    """Counts of dead letters per operator and class of error, the most frequent first.
+
+    Args:
+        root: folder of all tables.
+        table: the table of dead letters; it has none if it does not exist yet.
+        wanted: which ones.
+    """
+    condition, values = _condition(wanted)
+    found = _query(
+        root,
+        table,
+        f"""
+        SELECT operator, error_class, count(*), min(timestamp), max(timestamp),
+            arg_max({{'at': (topic, "partition", "offset"), 'message': message}}, (timestamp, "offset")) AS example
+        FROM letters WHERE {condition} GROUP BY ALL ORDER BY 3 DESC, operator, error_class
+        """,
+        values,
+    )
+    return [
+        Failures(
+            operator=operator,
+            error_class=error_class,
+            count=count,
+            first=_utc(first),
+            last=_utc(last),
+            example=Coordinates(*example["at"]),
+            message=example["message"],
+        )
+        for operator, error_class, count, first, last, example in found
+    ]
+
+
+def newest(root: Path, table: str, wanted: Wanted, limit: int) -> list[Failure]:
+    """Dead letters, those of the latest timestamps first.
+
+    Args:
+        root: folder of all tables.
+        table: the table of dead letters; it has none if it does not exist yet.
+        wanted: which ones.
+        limit: how many at most.
+    """
+    condition, values = _condition(wanted)
+    return _rows(
+        root, table, f'WHERE {condition} ORDER BY timestamp DESC, topic, "partition", "offset" DESC', values, limit
+    )
+
+
+def of_record(root: Path, table: str, record: Coordinates) -> list[Failure]:
+    """All dead letters of a record: one for each operator that failed on it."""
+    place = [record.topic, record.partition, record.offset]
+    return _rows(root, table, 'WHERE topic = ? AND "partition" = ? AND "offset" = ? ORDER BY operator', place, None)
+
+
+def _condition(wanted: Wanted) -> tuple[str, list[Any]]:
+    conditions = {
+        "operator = ?": wanted.operator,
+        "contains(lower(error_class || ' ' || message), lower(?))": wanted.error,
+        "key = ?::BLOB": wanted.key,
+        "timestamp >= ?": wanted.since,
+        "timestamp < ?": wanted.until,
+    }
+    given = {text: value for text, value in conditions.items() if value is not None}
+    return " AND ".join(given) or "true", list(given.values())
+
+
+def _rows(root: Path, table: str, rest: str, values: list[Any], limit: int | None) -> list[Failure]:
+    columns = 'topic, "partition", "offset", timestamp, key, value, headers, operator, error_class, message, stacktrace'
+    limited = "" if limit is None else f" LIMIT {limit}"
+    rows = _query(root, table, f"SELECT {columns} FROM letters {rest}{limited}", values)
+    return [
+        Failure(
+            record=Coordinates(topic, partition, offset),
+            timestamp=_utc(timestamp),
+            key=key,
+            value=value,
+            headers=tuple((header["name"], header["value"]) for header in headers or ()),
+            operator=operator,
+            error_class=error_class,
+            message=message,
+            stacktrace=stacktrace,
+        )
+        for topic, partition, offset, timestamp, key, value, headers, operator, error_class, message, stacktrace in rows
+    ]
+
+
+def _query(root: Path, table: str, query: str, values: list[Any]) -> list[tuple[Any, ...]]:
+    if table not in table_names(root):
+        return []
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("letters", dataset(root / table, Shown(root).table(table)))
+        return connection.execute(query, values).fetchall()
+
+
+def _utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
