@@ -17,14 +17,16 @@ from deltaworks.topology.records import Coordinates
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp() * 1000)
 ANY = Wanted()
-LETTERS = [
-    # minute, partition, offset, key, operator, class, message
+Letter = tuple[int, int, int, bytes | None, str, str, str]
+"""Minute, partition, offset, key, operator, class of the error, its message."""
+LETTERS: list[Letter] = [
     (0, 0, 10, b"a", "parse", "ValueError", "no number"),
     (1, 0, 11, b"b", "parse", "ValueError", "no Number either"),
     (2, 1, 5, None, "parse", "ValueError", "100% wrong"),
     (2, 1, 5, None, "join", "KeyError", "'x'"),
     (9, 0, 12, b"a", "join", "shop.errors.Missing", "gone\nfor ever"),
 ]
+LATER: list[Letter] = [(10, 0, 99, b"late", "parse", "ValueError", "not shown yet")]
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def root(tmp_path: Path) -> Path:
     committer = TableCommitter(tmp_path, "shop", "live", (), "letters")
     committer.open(1)
     task = TaskTables(tmp_path, (), "letters", stage=0, task=0)
-    for batch, letters in enumerate((LETTERS, [(10, 0, 99, b"late", "parse", "ValueError", "not shown yet")])):
+    for batch, letters in enumerate((LETTERS, LATER)):
         task.begin(batch)
         task.step(batch)
         for minute, partition, offset, key, operator, error, message in letters:
