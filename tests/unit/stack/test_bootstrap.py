@@ -34,6 +34,14 @@ def build_editable(folder, settings=None, metadata=None):
 
 build_wheel = build_editable
 """
+PYTHON = """#!/bin/sh
+case "$*" in
+    *process_time_ns*) echo {cpu_us} ;;
+    *ensurepip*) exit {without_ensurepip} ;;
+    --version) echo {name} >>{log} ;;
+    *) exec {real} "$@" ;;
+esac
+"""
 UV = '#!/bin/sh\necho called "$@" >&2\n'
 
 
@@ -55,6 +63,7 @@ class Clone:
         java.parent.mkdir(parents=True)
         java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"'\n")
         java.chmod(0o755)
+        self._pythons: list[str] = []
         self.path = os.pathsep.join((str(self._programs(folder / "bin")), "/usr/bin", "/bin"))
         self.environment = {
             "HOME": str(folder),
@@ -100,12 +109,30 @@ class Clone:
                 sources.addfile(entry, io.BytesIO(text.encode()))
         return f"{name}==1.0 \\\n    --hash=sha256:{hashlib.sha256(archive.read_bytes()).hexdigest()}\n"
 
+    def add_python(self, name: str, cpu_us: int, *, without_ensurepip: bool = False) -> Path:
+        """Puts a Python on the path, after others that were added. All are said to be faster than the machine's own."""
+        program = self.folder.parent / name / "python3.11"
+        program.parent.mkdir()
+        real, log = sys.executable, self.folder.parent / "chosen"
+        program.write_text(
+            PYTHON.format(name=name, cpu_us=cpu_us, without_ensurepip=int(without_ensurepip), real=real, log=log)
+        )
+        program.chmod(0o755)
+        self._pythons.append(str(program.parent))
+        self.environment.pop("PYTHON", None)
+        return program
+
+    @property
+    def chosen(self) -> list[str]:
+        """The Python of which the environment was made."""
+        return (self.folder.parent / "chosen").read_text().split()
+
     def run(self, lock: str) -> subprocess.CompletedProcess[str]:
         (self.folder / "constraints.txt").write_text(lock)
         return subprocess.run(
             ["bash", "infra/bootstrap"],
             cwd=self.folder,
-            env={**self.environment, "PATH": self.path},
+            env={**self.environment, "PATH": os.pathsep.join((*self._pythons, self.path))},
             capture_output=True,
             text=True,
         )
@@ -195,3 +222,29 @@ def test_the_installer_itself_has_to_have_its_hash(clone: Clone, is_right: bool)
         assert "DO NOT MATCH THE HASHES" in done.stderr
         assert "bootstrap: uv cannot be installed (see above).\n  Hint: if a hash does not match, " in done.stderr
         assert not (clone.folder / ".bootstrap/tools/bin/uv").exists()
+
+
+@pytest.mark.parametrize(
+    ("second_us", "without_ensurepip", "chosen"),
+    [(140, False, "second"), (160, False, "first"), (300, False, "first"), (140, True, "first")],
+)
+def test_a_python_that_is_clearly_faster_than_the_first_one_is_taken(
+    clone: Clone, second_us: int, without_ensurepip: bool, chosen: str
+) -> None:
+    clone.add_python("first", 200)
+    clone.add_python("second", second_us, without_ensurepip=without_ensurepip)
+    clone.add_python("third", 190)
+
+    clone.run("")
+
+    assert clone.chosen == [chosen]
+
+
+def test_the_python_that_somebody_has_chosen_is_taken(clone: Clone) -> None:
+    slow = clone.add_python("first", 200)
+    clone.add_python("second", 100)
+    clone.environment["PYTHON"] = str(slow)
+
+    clone.run("")
+
+    assert clone.chosen == ["first"]
