@@ -150,10 +150,10 @@ def last_in(file: Path) -> Cut | None:
 
 
 def opened(root: Path, cut: Cut, name: str) -> DeltaTable | None:
-    """A table as the cut says; None: it was made anew since, or is not there any more."""
+    """A table as the cut says; None: that version, or the whole table, is gone, or the table was made anew since."""
     with suppress(DeltaError):
         table = DeltaTable(root / name, version=cut.tables[name])
-        if table.metadata().configuration.get(QUERY_PROPERTY) == cut.query:
+        if _is_of(table, cut):
             return table
     return None
 
@@ -162,18 +162,31 @@ def readable(root: Path, cut: Cut, name: str) -> DeltaTable:
     """A table as the cut says; all of its files are there.
 
     Raises:
-        ConfigurationError: it was made anew since, or files of then are gone.
+        ConfigurationError: it was made anew since, or its log or files of then are gone.
     """
     table = opened(root, cut, name)
     gone = [] if table is None else missing(table)
     if table is None or gone:
-        why = "it was made anew since" if table is None else f"{len(gone)} of its files are gone"
+        why = _why_not_opened(root, cut, name) if table is None else f"{len(gone)} of its files are gone"
         raise ConfigurationError(
             f"Table '{name}' as of batch {cut.batch_id}, {cut.at:%Y-%m-%d %H:%M:%S} UTC, cannot be read any more: "
             f"{why}.",
             hint="choose a later time; [retention] in deltaworks.toml says how long versions stay",
         )
     return table
+
+
+def _why_not_opened(root: Path, cut: Cut, name: str) -> str:
+    with suppress(DeltaError):
+        if _is_of(DeltaTable(root / name), cut):
+            return f"version {cut.tables[name]} is gone from its log"
+        return "it was made anew since"
+    return "it is not there any more"
+
+
+def _is_of(table: DeltaTable, cut: Cut) -> bool:
+    """Whether the table has been the pipeline's since before the cut."""
+    return bool(table.metadata().configuration.get(QUERY_PROPERTY) == cut.query)
 
 
 def missing(table: DeltaTable) -> list[str]:

@@ -102,8 +102,8 @@ def _drive(settings: Settings, paths: PipelinePaths, given: argparse.Namespace) 
         while given.ignore_drain or not (told or drain.exists() or reporter.asked_to_drain()):
             last += 1
             record = BatchRecord(last, int(time.time() * 1000), {"t": {"0": (last, last + 1)}})
-            fence.check(paths.fence, given.generation, given.name)
-            batches.append(paths.batches, record)
+            with fence.held(paths.fence, given.generation, given.name):
+                batches.append(paths.batches, record)
             reporter.batch(record, QUERY_ID)
             beat("running")
             time.sleep(_PERIOD_S)

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deltaworks import exits, processes
+from deltaworks import exits, files, processes
 from deltaworks.control import actions, batches, code, fence, heartbeat, lease, outcome, registry, retention
 from deltaworks.control.launchers import LocalLauncher
 from deltaworks.control.model import Deployment, DeployOptions, Observation
@@ -203,13 +203,25 @@ def test_a_driver_that_does_not_drain_is_killed(control: Control) -> None:
     assert [process.pid for process in drivers(control)] == [pid_of(second)]
 
 
+def suspend_between_writes(pid: int, fence_file: Path) -> None:
+    """Suspends a driver at a moment at which it does not keep newer generations out."""
+    process, lock_file = psutil.Process(pid), fence_file.with_name(f"{fence_file.name}.lock")
+    while True:
+        process.suspend()
+        until(lambda: process.status() == psutil.STATUS_STOPPED)
+        with lock_file.open("r+b") as file:
+            if files.lock(file, patience_s=0.0):
+                return
+        process.resume()
+
+
 def test_a_zombie_that_wakes_up_can_write_nothing(control: Control) -> None:
     """Its host could not end it, and its lock did not keep the next one out: a network drive, say."""
     with unregistered_driver(control, 1, "--no-lease") as zombie:
         until(lambda: (beat := control.registry.heartbeat("p")) and beat.generation == 1 and beat.state == "running")
-        os.kill(zombie.pid, signal.SIGSTOP)
+        suspend_between_writes(zombie.pid, paths(control).fence)
         second = deploy(control)
-        until(lambda: (beat := control.registry.heartbeat("p")) and beat.generation == 2)
+        until(lambda: (beat := control.registry.heartbeat("p")) and beat.generation == 2 and beat.state == "running")
         written = {record.batch: record for record in batches.read(paths(control).batches)}
 
         os.kill(zombie.pid, signal.SIGCONT)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from deltalake import DeltaTable
 
@@ -148,8 +149,13 @@ def test_a_pin_keeps_a_cut_until_it_is_taken_away(tmp_path: Path, time: Clock) -
 
     assert retention.unpin(tmp_path, "audit-q3", SHOP) == pin
     shop.run(time.now + timedelta(hours=2), timedelta(minutes=15))
-    with pytest.raises(ConfigurationError, match="cannot be read any more"):
+    version = pin.cut.tables["counts"]
+    with pytest.raises(ConfigurationError, match=f"cannot be read any more: version {version} is gone from its log"):
         cuts.readable(tmp_path, pin.cut, "counts")
+    with pytest.raises(ConfigurationError, match="cannot be read any more: it was made anew since"):
+        cuts.readable(tmp_path, msgspec.structs.replace(pin.cut, query="another"), "counts")
+    with pytest.raises(ConfigurationError, match="cannot be read any more: it is not there any more"):
+        cuts.readable(tmp_path / "elsewhere", pin.cut, "counts")
 
 
 def test_what_cannot_be_pinned_is_said(tmp_path: Path, time: Clock) -> None:
