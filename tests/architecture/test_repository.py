@@ -170,7 +170,6 @@ OWN_SQL = {
     "catalogue/verdicts.py": "finds the last check of each table",
     "cli/dev_screen.py": "reads the last rows of a table",
     "lakehouse/catalog.py": "for code of one's own, which may do what the process may do",
-    "lakehouse/dead_letters.py": "counts dead letters; what is asked for is a parameter",
     "lakehouse/publish/comparison.py": "reads the Parquet files of two tables, with limits of its own",
     "lakehouse/sandbox.py": "where SQL of others runs",
     "replay/days.py": "asks Delta tables for sessions that cross midnight",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltaworks.cli.console import AsJson, bytes_text, out, print_json, print_table, shortened
+from deltaworks.cli.pipelines import Name
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 from deltaworks.topology.records import Coordinates
@@ -14,8 +15,6 @@ from deltaworks.topology.records import Coordinates
 if TYPE_CHECKING:
     from datetime import datetime
 
-
-Name = Annotated[str, typer.Argument(help="Name of the pipeline: its file in jobs/, without `.py`.")]
 _TEXT = 60
 
 
@@ -56,8 +55,7 @@ def list_failures(
     if records:
         found = dead_letters.newest(settings.tables, table, wanted, limit)
         if as_json:
-            listed = list(map(listings.DeadLetterListed.of, found))
-            return print_json(listings.DeadLetters(pipeline=name, table=table, records=listed))
+            return print_json(listings.DeadLetters.of(name, table, found))
         columns = ("record", "timestamp (UTC)", "key", "operator", "error", "message")
         rows = (
             (
@@ -108,8 +106,7 @@ def show(
             hint=f"deltaworks dead-letters list {name} --records; one that failed just now may not be committed yet",
         )
     if as_json:
-        listed = list(map(listings.DeadLetterListed.of, found))
-        return print_json(listings.DeadLetters(pipeline=name, table=table, records=listed))
+        return print_json(listings.DeadLetters.of(name, table, found))
     first = found[0]
     facts = [("record", place.name), ("timestamp", f"{_shown(first.timestamp)} UTC")]
     facts += [("key", bytes_text(first.key)), ("value", bytes_text(first.value))]

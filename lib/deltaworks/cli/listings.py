@@ -658,6 +658,10 @@ class DeadLetters(_Document, frozen=True, kw_only=True):
     table: str
     records: list[DeadLetterListed]
 
+    @classmethod
+    def of(cls, pipeline: str, table: str, found: Sequence[Failure]) -> DeadLetters:
+        return cls(pipeline=pipeline, table=table, records=list(map(DeadLetterListed.of, found)))
+
 
 DOCUMENTS = (
     Tables,

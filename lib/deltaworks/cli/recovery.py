@@ -8,6 +8,7 @@ import typer
 
 from deltaworks import listeners
 from deltaworks.cli.console import out
+from deltaworks.cli.pipelines import Name
 from deltaworks.config import Cluster
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
@@ -26,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def accept(
-    name: Annotated[str, typer.Argument(help="Name of the pipeline: its file in jobs/, without `.py`.")],
+    name: Name,
     new_topic: Annotated[
         list[str] | None,
         typer.Option("--new-topic", help="This topic was deleted and recreated: read it from its beginning."),

@@ -6,7 +6,7 @@ as long as `retention` says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -82,8 +82,10 @@ def info_of(log: DeltaLog) -> TableInfo:
     )
 
 
-def duckdb_connection(root: Path, *, database: str = ":memory:") -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection with every table below `root` as a view; for trusted code.
+def duckdb_connection(
+    root: Path, *, names: Collection[str] | None = None, database: str = ":memory:"
+) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection with the tables below `root` as views, or only with those of `names`; for trusted code.
 
     The tables of a pipeline are those of one batch.
     Timestamps are shown in UTC. The views push columns and filters down to the files. DuckDB may do what the process
@@ -91,14 +93,14 @@ def duckdb_connection(root: Path, *, database: str = ":memory:") -> duckdb.DuckD
     """
     connection = duckdb.connect(database)
     connection.execute("SET TimeZone = 'UTC'")
-    add_views(connection, root)
+    add_views(connection, root, names)
     return connection
 
 
-def add_views(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
-    """Adds every table below `root` as a view of this connection, those of a pipeline as of one batch."""
+def add_views(connection: duckdb.DuckDBPyConnection, root: Path, names: Collection[str] | None = None) -> None:
+    """Adds tables below `root`, or all, as views of this connection, those of a pipeline as of one batch."""
     shown = Shown(root)
-    for name in table_names(root):
+    for name in table_names(root) if names is None else names:
         connection.register(name, dataset(root / name, shown.table(name)))
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
-from deltaworks.lakehouse.catalog import Shown, table_names
-from deltaworks.lakehouse.reading import dataset
+from deltaworks.lakehouse import catalog
 from deltaworks.topology.records import Coordinates
 
 
@@ -85,8 +82,8 @@ def failures(root: Path, table: str, wanted: Wanted) -> list[Failures]:
             operator=operator,
             error_class=error_class,
             count=count,
-            first=_utc(first),
-            last=_utc(last),
+            first=first,
+            last=last,
             example=Coordinates(*example["at"]),
             message=example["message"],
         )
@@ -134,7 +131,7 @@ def _rows(root: Path, table: str, rest: str, values: list[Any], limit: int | Non
     return [
         Failure(
             record=Coordinates(topic, partition, offset),
-            timestamp=_utc(timestamp),
+            timestamp=timestamp,
             key=key,
             value=value,
             headers=tuple((header["name"], header["value"]) for header in headers or ()),
@@ -148,13 +145,8 @@ def _rows(root: Path, table: str, rest: str, values: list[Any], limit: int | Non
 
 
 def _query(root: Path, table: str, query: str, values: list[Any]) -> list[tuple[Any, ...]]:
-    if table not in table_names(root):
+    """Rows of a query, whose `letters` is the table."""
+    if table not in catalog.table_names(root):
         return []
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("letters", dataset(root / table, Shown(root).table(table)))
-        return connection.execute(query, values).fetchall()
-
-
-def _utc(time: datetime) -> datetime:
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    with catalog.duckdb_connection(root, names=[table]) as connection:
+        return connection.execute(f'WITH letters AS (FROM "{table}") {query}', values).fetchall()
