@@ -4,8 +4,8 @@ The folder of a run (environment variable `DELTAWORKS_TEST_FAULTS`) is all that 
 
 - `trace/<pid>.log`: every point this process reached, one line `time point`; the last line is the phase a kill hit;
 - `inject/<point>`: an order, carried out by the first process that reaches the point: `raise`, `kill` or
-  `stop`;
-- `done/<point>`: the order was carried out;
+  `wait`;
+- `done/<point>`: the order was carried out; who waits goes on when somebody removes it;
 - `mutation`: the name of one of `tests.mutation.MUTATIONS`, which every process applies to itself.
 """
 
@@ -52,12 +52,13 @@ class _Hook:
         order = self._root / "inject" / point
         try:
             action = order.read_text()
-            order.replace(self._root / "done" / order.name)
+            done = order.replace(self._root / "done" / order.name)
         except FileNotFoundError:
             return
         if action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        if action == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+        if action == "wait":
+            while done.exists():
+                time.sleep(0.01)
             return
         raise InjectedFault(point)

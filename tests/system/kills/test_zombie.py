@@ -18,6 +18,7 @@ import pytest
 from deltaworks import exits, processes
 from deltaworks.control import batches, fence, heartbeat
 from deltaworks.control.paths import PipelinePaths
+from deltaworks.files import lock
 from deltaworks.kafka import admin
 from deltaworks.lakehouse import cuts
 from deltaworks.settings import Settings
@@ -38,6 +39,36 @@ def driver(settings: Settings, log: Path, faults: Path) -> AbstractContextManage
     command = [sys.executable, "-m", "deltaworks.cli", "run", "orders"]
     environment = settings.process_environment() | {VARIABLE: str(faults)}
     return running(command, environment=environment, log=log, cwd=settings.project)
+
+
+def suspended(driver: subprocess.Popen[bytes], fence_file: Path) -> list[psutil.Process]:
+    """Suspends a driver and its children, none of them within the fence: no successor gets past one that is."""
+    guard = fence_file.with_name(f"{fence_file.name}.lock")
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        asleep = processes.family(psutil.Process(driver.pid))
+        each(asleep, signal.SIGSTOP)
+        while not all(map(is_asleep, asleep)):
+            assert time.monotonic() < deadline, "it does not fall asleep"
+        with guard.open("rb") as file:
+            if lock(file):
+                return asleep
+        each(asleep, signal.SIGCONT)
+        assert time.monotonic() < deadline, f"it is always within {guard}"
+        time.sleep(0.01)
+
+
+def is_asleep(process: psutil.Process) -> bool:
+    try:
+        return process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def each(family: list[psutil.Process], number: signal.Signals) -> None:
+    for process in family:
+        with suppress(psutil.NoSuchProcess):  # a child that had done its work
+            process.send_signal(number)
 
 
 def files_of_cuts(settings: Settings) -> list[Path]:
@@ -83,21 +114,19 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
         old = stack.enter_context(driver(settings, old_log, faults))
         until(lambda: at_work(1), "the first generation has processed everything", old, old_log)
         if asleep_at is not None:
-            (faults / "inject" / asleep_at).write_text("stop")
+            (faults / "inject" / asleep_at).write_text("wait")
             write(1_500)
             # else the second generation might be the first to reach that point
             until((faults / "done" / asleep_at).exists, f"the first generation sleeps at {asleep_at}", old, old_log)
-        for process in (asleep := processes.family(psutil.Process(old.pid))):
-            with suppress(psutil.NoSuchProcess):  # a child that had done its work
-                process.send_signal(signal.SIGSTOP)
+        asleep = suspended(old, paths.fence)
         write(2_000)  # what the zombie finds first when it wakes up
         paths.lease.unlink()  # as a lock is lost whose file server forgets it
 
         new = stack.enter_context(driver(settings, new_log, faults))
         until(lambda: at_work(2), "the second generation has processed everything", new, new_log)
-        for process in asleep:
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(signal.SIGCONT)
+        if asleep_at is not None:
+            (faults / "done" / asleep_at).unlink()
+        each(asleep, signal.SIGCONT)
         write(3_000)
 
         assert old.wait(timeout=WAIT_S) == exits.LEASE
