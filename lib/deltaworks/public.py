@@ -10,6 +10,7 @@ from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized
 from deltaworks.dsl.pipeline import DeadLetters, Pipeline, Topic
+from deltaworks.dsl.reprocess import ChangeLimit, Reprocess
 from deltaworks.dsl.state_stores import StoreBuilder, Stores
 from deltaworks.dsl.topology import Topology
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
@@ -112,6 +113,7 @@ __all__ = [
     "BufferConfig",
     "Bytes",
     "Cancellable",
+    "ChangeLimit",
     "CogroupedKStream",
     "Column",
     "ConfigurationError",
@@ -160,6 +162,7 @@ __all__ = [
     "Record",
     "RecordContext",
     "RecordMetadata",
+    "Reprocess",
     "Response",
     "Secret",
     "Serde",

@@ -10,9 +10,9 @@ days = days_dag(project="/srv/shop", conn_id="deltaworks_default")
 maintenance = maintenance_dag(project="/srv/shop", conn_id="deltaworks_default")
 ```
 
-`pipeline_dags` makes the DAGs of one pipeline, and `DeltaworksDag` one of them, as do `stream_dag`, `replay_dag` and
-`quality_dag`. The DAG
-bundle (`bundle`) needs no file and calls `pipeline_dags`. All options are those of `options.PipelineOptions`.
+`pipeline_dags` makes the DAGs of one pipeline, and `DeltaworksDag` one of them, as do `stream_dag`, `replay_dag`,
+`reprocess_dag` and `quality_dag`. The DAG bundle (`bundle`) needs no file and calls `pipeline_dags`. All options are
+those of `options.PipelineOptions`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from deltaworks.airflow.options import PipelineOptions, access_of
 from deltaworks.airflow.quality import quality_dag
 from deltaworks.airflow.reconcile import reconcile_dag
 from deltaworks.airflow.replay import replay_dag
+from deltaworks.airflow.reprocess import reprocess_dag
 from deltaworks.airflow.stream import stream_dag
 from deltaworks.batch import jobs as batch_jobs
 from deltaworks.control import jobs
@@ -48,6 +49,7 @@ __all__ = [
     "quality_dag",
     "reconcile_dag",
     "replay_dag",
+    "reprocess_dag",
     "stream_dag",
     "table_asset",
 ]
@@ -98,18 +100,22 @@ def batch_dags(names: Collection[str] | None = None, **options: Unpack[PipelineO
 
 
 def pipeline_dags(name: str, **options: Unpack[PipelineOptions]) -> dict[str, DAG]:
-    """The DAGs of one pipeline, by id: `<name>__stream`, and `<name>__replay` and `<name>__quality` where they apply.
+    """The DAGs of one pipeline, by id: `<name>__stream`, and where they apply `<name>__replay`, `<name>__reprocess` and
+    `<name>__quality`.
 
     Args:
         name: the pipeline, which is in `jobs/<name>.py`.
         options: see `PipelineOptions`.
     """
-    made = (stream_dag(name, **options), replay_dag(name, **options), quality_dag(name, **options))
+    makers = (stream_dag, replay_dag, reprocess_dag, quality_dag)
+    made = [make(name, **options) for make in makers]
     return {dag.dag_id: dag for dag in made if dag is not None}
 
 
 def DeltaworksDag(  # named as the classes that DAG files call
-    pipeline: str, kind: Literal["stream", "replay", "quality"] = "stream", **options: Unpack[PipelineOptions]
+    pipeline: str,
+    kind: Literal["stream", "replay", "reprocess", "quality"] = "stream",
+    **options: Unpack[PipelineOptions],
 ) -> DAG:
     """One DAG of a pipeline.
 
@@ -119,7 +125,8 @@ def DeltaworksDag(  # named as the classes that DAG files call
 
     Args:
         pipeline: its name; it is in `jobs/<name>.py`.
-        kind: `stream` deploys and supervises it, `replay` processes its history again, `quality` checks its tables.
+        kind: `stream` deploys and supervises it, `replay` processes its history again, `reprocess` its newest days on
+            a schedule, `quality` checks its tables.
         options: see `PipelineOptions`.
 
     Raises:
@@ -130,6 +137,8 @@ def DeltaworksDag(  # named as the classes that DAG files call
             return stream_dag(pipeline, **options)
         case "replay":
             dag, needed = replay_dag(pipeline, **options), "it writes no table"
+        case "reprocess":
+            dag, needed = reprocess_dag(pipeline, **options), "its pipeline has no reprocess="
         case "quality":
             dag, needed = quality_dag(pipeline, **options), f"there is no jobs/quality/{pipeline}.py"
         case _:

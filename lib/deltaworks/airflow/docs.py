@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from deltaworks.airflow.replay_form import Tables
 from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.dsl.reprocess import ChangeLimit, Reprocess
 from deltaworks.topology.checks import table_names
 
 _DOC = """
@@ -86,6 +87,35 @@ replay may publish the same days. `deltaworks replays` lists unfinished replays,
 and `deltaworks rollback RUN` restores what a publication replaced. The log of `plan` has the id of the replay."""
 
 
+_REPROCESS = """
+Processes the newest days of `{name}` again with its current code, compares the result with production, checks it, and
+publishes the tables and days that differ. Days with windows that may still change are left out. `jobs/{name}.py` says
+so (`reprocess=`).
+
+| | |
+|---|---|
+| When | `{schedule}` (UTC), and when you trigger this DAG |
+| Days | {days} |
+| Tables | {tables} |
+| Order | {order} |
+| Publishing | {asked} |
+| Runs that were missed | {missed} |
+| Earlier days | a backfill of this DAG: each of its runs processes the days of its own interval |
+
+```
+airflow backfill create --dag-id {name}__reprocess --max-active-runs 1 \\
+  --from-date 2026-11-02 --to-date 2026-11-07T23:59
+```
+A run that waits for an approval holds up those after it. To choose days, tables or order yourself, trigger
+`{name}__replay`. Pause this DAG to stop the schedule.
+
+{tasks}
+
+`decide` says what of this applies: `publish`, `approve` (a person is asked) or `unchanged` (production is equal, so the
+staging tables are removed and nothing is published).
+"""
+
+
 def stream_doc(name: str, about: str | None, pipeline: Pipeline) -> str:
     """Markdown for `<name>__stream`; it begins with the docstring of the author's module."""
     plan = pipeline.plan()
@@ -107,6 +137,30 @@ def replay_doc(name: str, tables: Tables) -> str:
     with_days, whole = _listed(tables.with_days), _listed(tables.whole)
     days = _BACKFILL.format(name=name) if tables.with_days else ""
     return _REPLAY.format(name=name, with_days=with_days, whole=whole, days=days, tasks=_REPLAY_TASKS).strip()
+
+
+def reprocess_doc(name: str, policy: Reprocess, tables: Tables) -> str:
+    """Markdown for `<name>__reprocess`."""
+    asked = "asks about any difference" if policy.publish == "ask" else _within(policy.limit)
+    return _REPROCESS.format(
+        name=name,
+        schedule=policy.schedule,
+        days=f"the {policy.days} UTC days before that time" if policy.days > 1 else "the UTC day before that time",
+        tables=_listed(policy.tables or tables.with_days),
+        order=policy.order,
+        asked=asked,
+        missed=f"made up for, from {policy.start_date} on" if policy.catchup else "skipped, except for the last one",
+        tasks=_REPLAY_TASKS,
+    ).strip()
+
+
+def _within(limit: ChangeLimit | None) -> str:
+    if limit is None:
+        return "publishes whatever differs"
+    parts = [] if limit.rows is None else [f"at most {limit.rows:,} rows differ"]
+    parts += [] if limit.share is None else [f"at most {limit.share:.3%} of the rows of each table"]
+    parts += [f"the sum of `{name}` changes by at most {share:.3%}" for name, share in limit.sums.items()]
+    return f"publishes what differs if {', and '.join(parts)}; otherwise it asks" if parts else "publishes what differs"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, CronPartitionTimetable, TriggerRule, task
 from airflow.utils.types import DagRunType
 
-from deltaworks.airflow import quality, replay_tasks
+from deltaworks.airflow import quality, replay_tasks, reprocess_tasks
 from deltaworks.airflow.access import Access
 from deltaworks.airflow.assets import assets_of
 from deltaworks.airflow.docs import replay_doc
@@ -72,7 +72,7 @@ def replay_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
         **arguments(options, tags=["replay", name], tasks=DEFAULTS),
     ) as dag:
         checked = name in jobs.names_with(settings, quality.SUITES)
-        _tasks(name, access, options, tables=tables, checked=checked)
+        add_tasks(name, access, options, tables=tables, checked=checked)
     return dag
 
 
@@ -81,9 +81,22 @@ def dag_id(name: str) -> str:
     return f"{name}__replay"
 
 
-def _tasks(name: str, access: Access, options: PipelineOptions, *, tables: Tables, checked: bool) -> None:
+def add_tasks(
+    name: str, access: Access, options: PipelineOptions, *, tables: Tables, checked: bool, by_policy: bool = False
+) -> None:
+    """Adds the tasks to the DAG at hand.
+
+    Args:
+        name: the pipeline.
+        access: where tasks get their settings.
+        options: see `PipelineOptions`.
+        tables: its tables.
+        checked: whether it has a suite.
+        by_policy: its `reprocess=` says which days are processed and who is asked, not a form.
+    """
     heavy: dict[str, Any] = {"pool": options["heavy_pool"]} if "heavy_pool" in options else {}
-    plan = task(task_id="plan", execution_timeout=_SHORT)(replay_tasks.plan)(name, access=access)
+    of_days = reprocess_tasks.plan if by_policy else replay_tasks.plan
+    plan = task(task_id="plan", execution_timeout=_SHORT)(of_days)(name, access=access)
     run = _heavy(name, "run", _RUN, access=access, **heavy)
     compare = task(task_id="compare", execution_timeout=_LONG, max_active_tis_per_dag=1)(replay_tasks.compare)
     compared = compare(name, _REPLAY, access=access)
@@ -96,22 +109,36 @@ def _tasks(name: str, access: Access, options: PipelineOptions, *, tables: Table
         discard="discard",
         access=access,
         notifiers=options.get("notifiers"),
+        by_policy=by_policy,
     )
-    # A skipped approval is one that nobody asked for. After a rejection this task is skipped, whatever its rule.
+    # A skipped approval is one that nobody asked for. After a rejection this task is skipped, whatever its rule; so it
+    # is after a plan that was skipped, with all tasks between.
     published = PublishOperator(
         task_id="publish",
         pipeline=name,
         replay=_REPLAY,
         access=access,
         execution_timeout=_LONG,
-        trigger_rule=TriggerRule.NONE_FAILED,
+        trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS if by_policy else TriggerRule.NONE_FAILED,
         tables=tables,
+        by_policy=by_policy,
         outlets=assets_of(tables.all, options),
     )
     verified = task(task_id="verify", execution_timeout=_LONG)(replay_tasks.verify)(name, _REPLAY, access=access)
     cleaned = task(task_id="clean", execution_timeout=_SHORT)(replay_tasks.clean)(name, _REPLAY, access=access)
     discarded = task(task_id="discard", execution_timeout=_SHORT)(replay_tasks.discard)(name, _REPLAY, access=access)
-    plan >> run >> compared >> gate >> approve >> [published, discarded]
+    plan >> run >> compared >> gate
+    if by_policy:
+        decided = task.branch(task_id="decide", execution_timeout=_SHORT)(reprocess_tasks.decide)(
+            name, _REPLAY, access=access
+        )
+        unchanged = task(task_id="unchanged", execution_timeout=_SHORT)(reprocess_tasks.unchanged)(
+            name, _REPLAY, access=access
+        )
+        gate >> decided >> [approve, published, unchanged]
+    else:
+        gate >> approve
+    approve >> [published, discarded]
     published >> verified >> cleaned
     if checked:
         verified >> TriggerDagRunOperator(

@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import HITLBranchOperator
 from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from deltaworks.airflow import replay_tasks
+from deltaworks.airflow import replay_tasks, reprocess_tasks
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.child import command
 from deltaworks.airflow.child_operator import ChildOperator
@@ -94,23 +94,32 @@ class PublishOperator(PhaseOperator):
         pipeline: name of the pipeline.
         replay: id of the replay.
         tables: its tables; `outlets` are their assets, in the order of `Tables.all`, or empty.
+        by_policy: the pipeline's `reprocess=` says whether an approval is needed, not the form.
     """
 
-    def __init__(self, *, pipeline: str, replay: str, tables: Tables = _NONE, **kwargs: Any) -> None:
+    def __init__(
+        self, *, pipeline: str, replay: str, tables: Tables = _NONE, by_policy: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(pipeline=pipeline, replay=replay, phase="publish", **kwargs)
         self.tables = tables
+        self.by_policy = by_policy
 
     def execute(self, context: Context) -> None:
+        approved_by = self._approved_by(context)
         if context["params"].get("hand_over", False):
-            approved_by = replay_tasks.require_approval(context["params"], context["ti"])
             replay_tasks.approve(self.pipeline, self.replay, approved_by, self.access)
             super().execute(context)
         else:
-            replay_tasks.publish(self.pipeline, self.replay, context["params"], context["ti"], self.access)
+            replay_tasks.publish(self.pipeline, self.replay, approved_by, self.access)
         if self.outlets:
             events = replay_tasks.published(self.access.settings(), self.pipeline, self.replay, self.tables)
             for asset, event in zip(self.outlets, events, strict=True):
                 context["outlet_events"][asset].extra = event.extra
+
+    def _approved_by(self, context: Context) -> str | None:
+        if self.by_policy:
+            return reprocess_tasks.approved_by(self.access.settings(), self.pipeline, self.replay, context["ti"])
+        return replay_tasks.require_approval(context["params"]["approval"], context["ti"])
 
 
 class ApproveReplayOperator(HITLBranchOperator):
@@ -125,6 +134,7 @@ class ApproveReplayOperator(HITLBranchOperator):
         publish: task that follows an approval.
         discard: task that follows a rejection.
         access: where the settings are from.
+        by_policy: the pipeline's `reprocess=` says whether an approval is needed, not the form.
     """
 
     template_fields: Sequence[str] = ("subject", "replay")  # not the body: it contains values from tables
@@ -137,6 +147,7 @@ class ApproveReplayOperator(HITLBranchOperator):
         publish: str,
         discard: str,
         access: Access = ENVIRONMENT,
+        by_policy: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -148,11 +159,12 @@ class ApproveReplayOperator(HITLBranchOperator):
         self.pipeline = pipeline
         self.replay = replay
         self.access = access
+        self.by_policy = by_policy
 
     def execute(self, context: Context) -> None:
         from deltaworks.airflow.replay_report import markdown
 
-        if not context["params"]["approval"]:
+        if not self.by_policy and not context["params"]["approval"]:
             raise AirflowSkipException("no approval was requested")
         settings = self.access.settings()
         if replay_tasks.has_ended(settings, self.pipeline, self.replay):
@@ -163,7 +175,8 @@ class ApproveReplayOperator(HITLBranchOperator):
         replay_tasks.require_turn(state, "publish")
         if "publish" in state.done:
             raise AirflowSkipException(f"replay {self.replay} is published: nothing to approve")
-        self.body = markdown(run.paths, run.plan, state)
+        why = reprocess_tasks.decided(settings, self.pipeline, self.replay).why if self.by_policy else None
+        self.body = markdown(run.paths, run.plan, state, why)
         super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:

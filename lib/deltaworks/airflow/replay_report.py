@@ -8,7 +8,7 @@ import msgspec
 
 from deltaworks.lakehouse.publish.comparison import Comparison, TableComparison
 from deltaworks.quality.verdict import Outcome, Verdict
-from deltaworks.replay.model import ReplayPaths, ReplayPlan, ReplayState, day_of
+from deltaworks.replay.model import Narrowed, ReplayPaths, ReplayPlan, ReplayState, day_of
 
 _MOST = 10
 """How many days, columns and findings of a table are shown, so that the page stays readable."""
@@ -16,17 +16,19 @@ _ANSWER = """**Approve** publishes the replay in one commit per table, even whil
 `deltaworks rollback {run}` restores what it replaced. **Reject** removes it."""
 
 
-def markdown(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState) -> str:
+def markdown(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, why: str | None = None) -> str:
     """The body of the approval page.
 
     Args:
         paths: files of a run that is compared and has passed the gate.
         plan: plan of the run.
         state: state of the run.
+        why: why somebody is asked, if the form does not say so.
     """
     comparison = msgspec.json.decode(paths.comparison.read_bytes(), type=Comparison)
     verdicts = msgspec.json.decode(paths.verdicts.read_bytes(), type=list[Verdict])
     parts = [
+        *([f"You are asked because {_text(why)}."] if why is not None else []),
         *_run(plan, state),
         *_differences(comparison),
         *_gate(verdicts),
@@ -49,9 +51,17 @@ def _run(plan: ReplayPlan, state: ReplayState) -> Iterator[str]:
             ("Days", f"{begin} to {end} (exclusive), UTC"),
             ("Read", f"{plan.extent}, {request.order} order"),
             ("Code", f"`{plan.code_version}`"),
+            *([("To publish", _narrowed(state.narrowed))] if state.narrowed is not None else []),
             *([("Already approved by", _text(state.approval.by))] if state.approval is not None else []),
         ],
     )
+
+
+def _narrowed(chosen: Narrowed) -> str:
+    """Less than the whole replay: only what differs."""
+    begin = "the beginning" if chosen.from_ms is None else day_of(chosen.from_ms)
+    end = "the last batch" if chosen.to_ms is None else day_of(chosen.to_ms)
+    return f"only what differs: {', '.join(f'`{table}`' for table in chosen.tables)}, {begin} to {end} (exclusive)"
 
 
 def _differences(comparison: Comparison) -> Iterator[str]:

@@ -57,7 +57,17 @@ def plan(name: str, params: Any = None, dag_run: Any = None, access: Access = EN
             f"The range of days is empty: From is {first}, To is {end}.\n"
             "To is the first day not to publish: to publish one day, set it to the day after."
         )
-    return _planned(access, name, params, dag_run, first, end, reason)
+    request = ReplayRequest(
+        pipeline=name,
+        from_ms=ms(first),
+        to_ms=ms(end),
+        tables=tuple(params["tables"]),
+        order=params["order"],
+        hand_over=params["hand_over"],
+        reason=reason,
+        requested_by=requester(dag_run),
+    )
+    return planned(access.settings(), request, dag_run)
 
 
 def compare(name: str, run: str, access: Access = ENVIRONMENT) -> int | None:
@@ -66,14 +76,14 @@ def compare(name: str, run: str, access: Access = ENVIRONMENT) -> int | None:
     return None if state is None else state.differences
 
 
-def require_approval(params: Any, ti: Any) -> str | None:
-    """Returns who approved the replay; None if no approval was requested.
+def require_approval(wanted: bool, ti: Any) -> str | None:
+    """Returns who approved the replay; None if nobody has to.
 
     Raises:
-        AirflowFailException: an approval was requested, and nobody gave it.
+        AirflowFailException: somebody has to, and nobody did.
     """
     approved_by = ti.xcom_pull(task_ids="approve", key="approved_by")
-    if params["approval"] and approved_by is None:
+    if wanted and approved_by is None:
         raise AirflowFailException(
             "Nobody has approved this: marking the task `approve` does not answer it. Clear the task and answer."
         )
@@ -83,9 +93,8 @@ def require_approval(params: Any, ti: Any) -> str | None:
     return f"airflow {approved_by}"
 
 
-def publish(name: str, run: str, params: Any, ti: Any, access: Access = ENVIRONMENT) -> None:
-    """Publishes the replay, once it is approved if an approval was requested."""
-    approved_by = require_approval(params, ti)
+def publish(name: str, run: str, approved_by: str | None, access: Access = ENVIRONMENT) -> None:
+    """Publishes the replay."""
     approve(name, run, approved_by, access)
     if advance(name, run, "publish", access) is not None:
         log.info("to restore the previous rows: deltaworks rollback %s", run)
@@ -142,7 +151,7 @@ def discard(name: str, run: str, ti: Any = None, access: Access = ENVIRONMENT) -
     paths = _paths(settings, name, run)
     if paths.plan.exists():
         with no_retry_where_it_cannot_help():
-            _patiently(lambda: runs.discard(settings, run))
+            patiently(lambda: runs.discard(settings, run))
     shutil.rmtree(paths.root, ignore_errors=True)
     log.info("replay %s is removed; nothing was published", run)
 
@@ -170,7 +179,7 @@ def _at_its_turn(settings: Settings, run: str, phase: Phase) -> Iterator[ReplayR
     with no_retry_where_it_cannot_help(), ExitStack() as stack:
         replay = resume(settings, run)
         require_turn(replay.paths.read_state(), phase)
-        _patiently(lambda: stack.enter_context(replay.held()))
+        patiently(lambda: stack.enter_context(replay.held()))
         yield replay
 
 
@@ -212,28 +221,24 @@ def run_id_of(dag_run: Any, number: int = 1) -> str:
     return f"{readable}-{digest}" + (f"-{number}" if number > 1 else "")
 
 
-def _planned(
-    access: Access, name: str, params: Any, dag_run: Any, first: date | None, end: date | None, reason: str
-) -> str:
-    from deltaworks.replay import runs
+def planned(settings: Settings, request: ReplayRequest, dag_run: Any) -> str:
+    """Plans a replay; returns its id, which follows from the DAG run.
 
-    settings = access.settings()
+    Raises:
+        AirflowSkipException: only complete days are asked for, and there is none.
+    """
+    from deltaworks.replay import runs
+    from deltaworks.replay.days import NoCompleteDayError
+
     ids = (run_id_of(dag_run, number) for number in count(1))
-    run_id = next(run_id for run_id in ids if not has_ended(settings, name, run_id))
-    request = ReplayRequest(
-        pipeline=name,
-        from_ms=_ms(first),
-        to_ms=_ms(end),
-        tables=tuple(params["tables"]),
-        order=params["order"],
-        hand_over=params["hand_over"],
-        reason=reason,
-        requested_by=requester(dag_run),
-    )
+    run_id = next(run_id for run_id in ids if not has_ended(settings, request.pipeline, run_id))
     listeners.require_own_kafka(settings)
     with no_retry_where_it_cannot_help():
-        plan = runs.start(settings, request, run_id=run_id).plan
-    log.info("replay %s of %s, code %s", plan.run_id, name, plan.code_version)
+        try:
+            plan = runs.start(settings, request, run_id=run_id).plan
+        except NoCompleteDayError as error:
+            raise AirflowSkipException(str(error)) from error
+    log.info("replay %s of %s, code %s", plan.run_id, request.pipeline, plan.code_version)
     log.info(plan.extent)
     log.info("tables: %s", ", ".join(plan.tables))
     for note in plan.notes:
@@ -241,7 +246,7 @@ def _planned(
     return plan.run_id
 
 
-def _patiently(take: Callable[[], object]) -> None:
+def patiently(take: Callable[[], object]) -> None:
     """Waits for a lock that the process of an earlier try may still hold; after a while, Airflow retries the task."""
     end = clock.ticks_s() + HOLD_S
     while True:
@@ -271,5 +276,5 @@ def _days(from_ms: int | None, to_ms: int | None) -> list[date] | None:
     return [first + timedelta(days=number) for number in range((end - first).days)]
 
 
-def _ms(day: date | None) -> int | None:
+def ms(day: date | None) -> int | None:
     return None if day is None else (day - date(1970, 1, 1)) // timedelta(milliseconds=1)

@@ -65,6 +65,13 @@ def replay(
             help="Instead of publishing days, let the stream continue with the replay's stores and tables.",
         ),
     ] = False,
+    only_different: Annotated[
+        bool,
+        typer.Option(
+            "--only-different",
+            help="Publish only the tables that differ, and their days from the first that differs to the last.",
+        ),
+    ] = False,
     reason: Annotated[str, typer.Option(help="Why you replay; kept in the history of the tables.")] = "",
     until: Annotated[Until, typer.Option(help="Stop after this phase; `--resume` continues.")] = "clean",
     yes: Annotated[bool, typer.Option("--yes", help="Publish without asking if the gate passes.")] = False,
@@ -94,6 +101,7 @@ def replay(
                 tables=tuple(tables or ()),
                 order=order,
                 hand_over=hand_over,
+                only_different=only_different,
                 reason=reason,
                 requested_by=user(),
             )
@@ -105,18 +113,21 @@ def replay(
     with code.held(settings), run.held():
         before = until if PHASES.index(until) <= PHASES.index("gate") else "gate"
         state = _advance(run, before, steps)
+        equal = plan.request.only_different and state.has_done("compare") and state.narrowed is None
         if PHASES.index(until) >= PHASES.index("gate") and "publish" not in state.done:
             _show(run)
             if not state.passed:
                 out.print(f"Nothing was published. deltaworks discard {plan.run_id} removes the staging tables.")
                 raise typer.Exit(1)
-            if until != "gate" and not yes and not _agreed(run):
+            if until != "gate" and not equal and not yes and not _agreed(run):
                 out.print(f"Nothing was published. deltaworks replay {name} --resume {plan.run_id} asks again.")
                 return
-            if until != "gate" and not (yes and state.approval is not None):
+            if until != "gate" and not equal and not (yes and state.approval is not None):
                 run.approve(user())  # otherwise it is already approved, for example in Airflow
         _advance(run, until, steps)
-    if until in ("publish", "verify", "clean"):
+    if equal and until in ("publish", "verify", "clean"):
+        out.print("Production is equal: nothing was published.")
+    elif until in ("publish", "verify", "clean"):
         passed = until == "publish" or _is_well(settings, name, plan.run_id, steps)
         out.print(f"deltaworks rollback {plan.run_id} restores the previous rows.")
         if not passed:

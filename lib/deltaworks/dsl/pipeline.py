@@ -15,6 +15,8 @@ from deltaworks.dsl import failures
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.graph import call_site, line_of
 from deltaworks.dsl.mistakes import named, takes
+from deltaworks.dsl.reprocess import Reprocess
+from deltaworks.dsl.reprocess import problems as problems_of_reprocessing
 from deltaworks.dsl.topology import Topology
 from deltaworks.errors import Problem, TopologyError
 from deltaworks.names import OWN_TABLE, PIPELINE, TOPIC
@@ -129,6 +131,9 @@ class Pipeline:
     archive: bool = False
     """Keeps the records of the topics that it reads, as they were in Kafka, in Delta tables `<topic>_archive` (all that
     match a pattern in one table), for replays of what Kafka has removed since. Topics of global tables have none."""
+    reprocess: Reprocess | None = None
+    """When its newest days are processed again by itself, and what is published of the result; None: only when somebody
+    asks for a replay."""
     on_start: Callable[[], None] | None = None
     """Called in the driver of the stream at each start, after every check and before the first batch. If it raises, the
     stream does not start."""
@@ -345,6 +350,8 @@ class Pipeline:
             )
         yield from self._check_timestamps(plan)
         yield from self._check_secrets(plan)
+        if self.reprocess is not None:
+            yield from problems_of_reprocessing(self.reprocess, plan, letters.table)
         for topic in self.topics:
             if topic.partitions < 1 or (topic.replication is not None and topic.replication < 1):
                 yield Problem(

@@ -7,7 +7,8 @@ borders.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -28,12 +29,18 @@ MAX_GROWTH_DAYS = 31
 """A range that would have to grow by more is refused."""
 
 
+class NoCompleteDayError(TableError):
+    """There is nothing to publish yet."""
+
+
 def publishable(
     roots: Collection[Path],
     windowed: Collection[str],
     sessions: Collection[str],
     from_ms: int | None,
     to_ms: int | None,
+    *,
+    complete: bool = False,
 ) -> tuple[int | None, int | None]:
     """The range of days, extended if sessions cross its borders.
 
@@ -43,13 +50,17 @@ def publishable(
         sessions: the windowed tables whose windows are sessions.
         from_ms: the first day; None: from the beginning.
         to_ms: the day after the last; None: as far as days are complete.
+        complete: if requested days are not complete, the range ends before them.
 
     Raises:
         TableError: requested days have windows that are still open, or the range would grow too far.
+        NoCompleteDayError: with `complete`, no requested day is complete.
     """
     tables = [(root, name) for root in roots for name in windowed]
     open_days = {(root, name): _first_open_day(root / name) for root, name in tables}
     first_open = min((day for day in open_days.values() if day is not None), default=None)
+    if complete and to_ms is not None and first_open is not None:
+        to_ms = min(to_ms, first_open)
     if to_ms is not None and first_open is not None and first_open < to_ms:
         late = sorted({name for (_, name), day in open_days.items() if day is not None and day < to_ms})
         raise TableError(
@@ -57,13 +68,13 @@ def publishable(
             hint=f"--to {day_of(first_open)} publishes the days before it",
         )
     end = to_ms if to_ms is not None else first_open
-    found = [(root, name) for root in roots for name in sessions if (root / name / layout.LOG_FOLDER).is_dir()]
-    with duckdb.connect() as connection:
-        for number, (root, name) in enumerate(found):
-            connection.register(f"t{number}", DeltaTable(root / name).to_pyarrow_dataset())
-        begin = None if from_ms is None else _grown(connection, len(found), from_ms, "min(window_start)")
+    with _opened(roots, sessions) as (connection, count):
+        begin = None if from_ms is None else _grown(connection, count, from_ms, "min(window_start)")
         while end is not None and to_ms is not None:
-            grown = _grown(connection, len(found), end, "max(window_end)")
+            grown = _grown(connection, count, end, "max(window_end)")
+            if complete and first_open is not None and grown > first_open:
+                end = _grown(connection, count, end, "min(window_start)")
+                break
             if first_open is not None and grown > first_open:
                 raise TableError(
                     f"Sessions that cross midnight connect the day before {day_of(end)} with {day_of(first_open)}, "
@@ -73,7 +84,32 @@ def publishable(
             if grown == end:
                 break
             end = grown
+    if complete and begin is not None and end is not None and end <= begin:
+        raise NoCompleteDayError(
+            f"None of the days from {day_of(begin)} on is complete: windows or sessions may still change.",
+            hint="they are once the stream has read records that are late enough to close them",
+        )
     return begin, end
+
+
+def widened(
+    roots: Collection[Path], sessions: Collection[str], days: tuple[int, int], within: tuple[int | None, int | None]
+) -> tuple[int | None, int | None]:
+    """The smallest range around some days that cuts no session, within a range that `publishable` has returned.
+
+    Args:
+        roots: see `publishable`.
+        sessions: see `publishable`.
+        days: the first day, and the one after the last.
+        within: likewise; None: no bound.
+    """
+    first, last = within
+    with _opened(roots, sessions) as (connection, count):
+        begin = days[0] if days[0] == first else _grown(connection, count, days[0], "min(window_start)")
+        end = days[1]
+        while end != last and (grown := _grown(connection, count, end, "max(window_end)")) != end:
+            end = grown
+    return begin if first is None else max(begin, first), end if last is None else min(end, last)
 
 
 def require_some(
@@ -135,6 +171,16 @@ def _first_open_day(table: Path) -> int | None:
     log.load()
     pages = map(PageName.of, filter(layout.is_page, log.files))
     return min((page.start_ms // DAY_MS * DAY_MS for page in pages), default=None)
+
+
+@contextmanager
+def _opened(roots: Collection[Path], sessions: Collection[str]) -> Iterator[tuple[duckdb.DuckDBPyConnection, int]]:
+    """A connection that has the tables of sessions as t0, t1, ..., and how many there are."""
+    found = [(root, name) for root in roots for name in sessions if (root / name / layout.LOG_FOLDER).is_dir()]
+    with duckdb.connect() as connection:
+        for number, (root, name) in enumerate(found):
+            connection.register(f"t{number}", DeltaTable(root / name).to_pyarrow_dataset())
+        yield connection, len(found)
 
 
 def _grown(connection: duckdb.DuckDBPyConnection, tables: int, border_ms: int, reaches: str) -> int:

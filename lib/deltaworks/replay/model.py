@@ -26,7 +26,7 @@ Order = Literal["recorded", "time"]
 Phase = Literal["plan", "run", "compare", "gate", "publish", "verify", "clean"]
 PHASES: tuple[Phase, ...] = ("plan", "run", "compare", "gate", "publish", "verify", "clean")
 """The phases, in the order in which a replay goes through them."""
-FORMAT = 1
+FORMAT = 2
 """Version of the files of a run; it stands in the plan, which is read first."""
 
 
@@ -43,6 +43,10 @@ class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
     order: Order = "recorded"
     hand_over: bool = False
     """Let the stream go on with the stores and tables of the replay, instead of publishing days."""
+    complete_days: bool = False
+    """Of the requested days, publish those that are complete, instead of refusing all."""
+    only_different: bool = False
+    """Publish only the tables that differ from production, and their days from the first that differs to the last."""
     reason: str = ""
     requested_by: str
 
@@ -117,6 +121,14 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
+class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a run that is published."""
+
+    tables: tuple[str, ...]
+    from_ms: int | None
+    to_ms: int | None
+
+
 class ReplayState(msgspec.Struct, kw_only=True):
     """How far a run is."""
 
@@ -129,6 +141,8 @@ class ReplayState(msgspec.Struct, kw_only=True):
     """What the gate said."""
     differences: int | None = None
     """Rows that differ from production."""
+    narrowed: Narrowed | None = None
+    """What is published, if only differences are and there are any."""
     approval: Approval | None = None
     """The last approval before it was published; None: nobody has approved it yet."""
     process: int | None = None

@@ -7,7 +7,7 @@ outside the folder of the run has changed. How a run is planned, resumed and fou
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +31,7 @@ from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import (
     PHASES,
     Approval,
+    Narrowed,
     Phase,
     ReplayPaths,
     ReplayPlan,
@@ -38,6 +39,7 @@ from deltaworks.replay.model import (
     day_of,
     locked,
 )
+from deltaworks.replay.narrowing import narrowed
 from deltaworks.replay.plan import require_same_stream
 from deltaworks.settings import Settings
 
@@ -160,6 +162,7 @@ class ReplayRun:
             days.session_tables(self.pipeline, self.schemas),
             request.from_ms,
             request.to_ms,
+            complete=request.complete_days,
         )
         if state.from_ms is not None and begin is not None and state.from_ms < begin.complete_from_ms:
             raise TableError(
@@ -174,6 +177,23 @@ class ReplayRun:
         replace_file(self.paths.comparison, msgspec.json.encode(found))
         state.differences = found.differences
         report(f"{found.differences:,} rows differ from production")
+        if self.plan.request.only_different:
+            days_of_all = (state.from_ms, state.to_ms)
+            state.narrowed = narrowed(found, self.schemas, days_of_all, partial(self._widened, days_of_all))
+            report(self._chosen(state.narrowed))
+
+    def _widened(
+        self, within: tuple[int | None, int | None], tables: Sequence[str], of_days: tuple[int, int]
+    ) -> tuple[int | None, int | None]:
+        """The range of days in which no session of these tables is cut."""
+        sessions = days.session_tables(self.pipeline, [schema for schema in self.schemas if schema.name in tables])
+        return days.widened((self.settings.tables, self.paths.tables), sessions, of_days, within)
+
+    def _chosen(self, chosen: Narrowed | None) -> str:
+        if chosen is None:
+            return "nothing has to be published"
+        begin, end = _day(chosen.from_ms, "the beginning"), _day(chosen.to_ms, "the last batch")
+        return f"to publish: {', '.join(chosen.tables)}, {begin} to {end}"
 
     def _gate(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
         assert engines is not None
@@ -183,15 +203,16 @@ class ReplayRun:
     def publication_request(self) -> PublicationRequest:
         """What is asked of the committer of the tables."""
         state, request = self.paths.read_state(), self.plan.request
+        chosen = state.narrowed or Narrowed(tables=self.plan.tables, from_ms=state.from_ms, to_ms=state.to_ms)
         return PublicationRequest(
             run_id=self.plan.run_id,
             pipeline=self.pipeline.name,
             code_version=self.plan.code_version,
             batches=(self.plan.first_batch, self.plan.last_batch),
             end_offsets=self.plan.end_offsets,
-            from_ms=state.from_ms,
-            to_ms=state.to_ms,
-            tables=self.plan.tables,
+            from_ms=chosen.from_ms,
+            to_ms=chosen.to_ms,
+            tables=chosen.tables,
             reason=request.reason,
             requested_by=request.requested_by,
             approved_by=None if state.approval is None else state.approval.by,
@@ -206,6 +227,9 @@ class ReplayRun:
             report(f"{line}{_approved(state)}")
             return
         require_same_stream(PipelinePaths.of(self.settings, self.pipeline.name), self.plan)
+        if self.plan.request.only_different and state.narrowed is None:
+            report("production is equal: nothing is published")
+            return
         roots = (self.settings.tables, self.paths.tables)
         days.require_some(roots, days.windowed_tables(self.schemas), self.plan.tables, state.to_ms)
         done = table_commands.publish(self.settings, self.pipeline, self.paths.tables, self.publication_request())
@@ -243,6 +267,7 @@ class ReplayRun:
             last_batch=self.plan.last_batch,
             tables=self.plan.tables,
             same_batches=self.plan.request.order == "recorded",
+            summed=None if self.pipeline.reprocess is None else self.pipeline.reprocess.summed,
             report=report,
         )
 

@@ -155,7 +155,7 @@ def _require_whole(request: ReplayRequest) -> None:
     if not request.hand_over:
         return
     limits = {"--from": request.from_ms is not None, "--to": request.to_ms is not None, "--table": request.tables,
-              "--order time": request.order == "time"}  # fmt: skip
+              "--order time": request.order == "time", "--only-different": request.only_different}  # fmt: skip
     if given := [option for option, is_given in limits.items() if is_given]:
         raise ConfigurationError(
             f"{', '.join(given)}: a hand-over always includes all tables and stores, from the beginning, as recorded.",

@@ -174,7 +174,10 @@ def _require_complete(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) 
     """
     schemas = days.published_tables(pipeline, plan)
     windowed, sessions = days.windowed_tables(schemas), days.session_tables(pipeline, schemas)
-    begin, _ = days.publishable((settings.tables,), windowed, sessions, plan.request.from_ms, plan.request.to_ms)
+    request = plan.request
+    begin, _ = days.publishable(
+        (settings.tables,), windowed, sessions, request.from_ms, request.to_ms, complete=request.complete_days
+    )
     return begin
 
 

@@ -44,16 +44,28 @@ def main() -> None:
 
     dag = replay_dag(NAME)
     ends = {
-        "without approval": _run(dag, approval=False),
-        **({"approved": _run(dag, option="Approve"), "rejected": _run(dag, option="Reject")} if AIRFLOW_3_3 else {}),
-        "gate not passed": _run(dag, passes=False),
-        "approval marked as success": _run(dag, mark_success_pattern="approve"),
+        "without approval": run(dag, approval=False),
+        **({"approved": run(dag, option="Approve"), "rejected": run(dag, option="Reject")} if AIRFLOW_3_3 else {}),
+        "gate not passed": run(dag, passes=False),
+        "approval marked as success": run(dag, mark_success_pattern="approve"),
     }
     print()
     print(msgspec.json.encode(ends).decode())
 
 
-def _run(dag: Any, *, approval: bool = True, option: str = "", passes: bool = True, **how: Any) -> Run:
+def run(
+    dag: Any, *, approval: bool = True, option: str = "", passes: bool = True, equal: bool = False, **how: Any
+) -> Run:
+    """Runs the DAG to its end.
+
+    Args:
+        dag: of a replay, or of a reprocessing.
+        approval: what the form says.
+        option: what a person answers if asked.
+        passes: what the gate says.
+        equal: whether production equals the replay.
+        how: see `DAG.test`.
+    """
     from airflow.models.taskinstance import TaskInstance
     from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
     from airflow.utils.session import create_session
@@ -70,12 +82,12 @@ def _run(dag: Any, *, approval: bool = True, option: str = "", passes: bool = Tr
     person = threading.Thread(target=_answer, args=(option, asked, over))
     with _Patch() as patch:
         notes = take_notes(patch)
-        notes.passes = passes
+        notes.passes, notes.equal = passes, equal
 
         def here(operator: PhaseOperator, context: Any) -> None:
             """Instead of another process."""
-            run = runs.resume(settings, operator.replay)
-            state = run.advance(operator.phase, lambda phase: print)
+            replay = runs.resume(settings, operator.replay)
+            state = replay.advance(operator.phase, lambda phase: print)
             if operator.phase == "gate" and not state.passed:
                 from airflow.sdk.exceptions import AirflowFailException
 
@@ -85,7 +97,7 @@ def _run(dag: Any, *, approval: bool = True, option: str = "", passes: bool = Tr
         patch.setattr(TriggerDagRunOperator, "execute", lambda operator, context: notes.done.append("quality"))
         person.start()
         try:
-            conf = {"reason": "prices", "approval": approval}
+            conf = {"reason": "prices", "approval": approval} if "approval" in dag.params else {}
             ended = dag.test(logical_date=None, run_conf=conf, **how)
         finally:
             over.set()
@@ -94,8 +106,8 @@ def _run(dag: Any, *, approval: bool = True, option: str = "", passes: bool = Tr
         found = session.scalars(select(TaskInstance).where(TaskInstance.run_id == ended.run_id)).all()
         tasks = {task.task_id: str(task.state) for task in found}
     left = [plan.run_id for _, plan in runs.all_unfinished(settings)]
-    for run in left:
-        runs.discard(settings, run)
+    for each in left:
+        runs.discard(settings, each)
     return Run(state=str(ended.state), tasks=tasks, phases=notes.done, asked=asked, left=left)
 
 

@@ -58,6 +58,11 @@ def answer(by: str | None) -> Any:
     return SimpleNamespace(xcom_pull=lambda task_ids, key: by)
 
 
+def publish(run: str, by: str | None, *, approval: bool = True) -> None:
+    """As the task does, with somebody's approval or nobody's."""
+    replay_tasks.publish(NAME, run, replay_tasks.require_approval(approval, answer(by)))
+
+
 def folder(settings: Settings, run: str) -> ReplayPaths:
     return ReplayPaths.of(PipelinePaths.of(settings, NAME), run)
 
@@ -186,7 +191,7 @@ def test_a_task_out_of_turn_does_not_do_the_work_of_the_one_before(settings: Set
     planned(settings, NAME, "r", "run", passed=True)
 
     with pytest.raises(AirflowFailException, match="publish follows compare, which is not done: clear the task"):
-        replay_tasks.publish(NAME, "r", form(), answer("admin"))
+        publish("r", "admin")
 
     assert notes.done == []
 
@@ -195,7 +200,7 @@ def test_nothing_is_published_that_nobody_has_approved(settings: Settings, notes
     planned(settings, NAME, "r", "run", "compare", "gate", passed=True)
 
     with pytest.raises(AirflowFailException, match="Nobody has approved this"):
-        replay_tasks.publish(NAME, "r", form(approval=True), answer(None))
+        publish("r", None, approval=True)
 
     assert notes.done == []
 
@@ -206,7 +211,7 @@ def test_what_was_approved_or_needs_no_approval_is_published(
 ) -> None:
     planned(settings, NAME, "r", "run", "compare", "gate", passed=True)
 
-    replay_tasks.publish(NAME, "r", form(approval=approval), answer(approved_by))
+    publish("r", approved_by, approval=approval)
 
     assert notes.done == ["publish"]
 
@@ -223,7 +228,7 @@ def test_who_has_approved_it_or_else_triggered_it_is_noted_before_it_is_publishe
     notes.errors["publish"] = StackError("the driver does not answer")
 
     with pytest.raises(StackError):
-        replay_tasks.publish(NAME, run, form(approval=approval), answer(answered_by))
+        publish(run, answered_by, approval=approval)
 
     found = runs.resume(settings, run)
     assert found.publication_request().approved_by == noted
@@ -234,7 +239,7 @@ def test_what_was_not_asked_for_in_turn_is_not_approved(settings: Settings, note
     paths = planned(settings, NAME, "r", "run", passed=True)
 
     with pytest.raises(AirflowFailException, match="publish follows compare"):
-        replay_tasks.publish(NAME, "r", form(), answer("admin"))
+        publish("r", "admin")
 
     assert paths.read_state().approval is None
 
@@ -243,7 +248,7 @@ def test_nothing_is_published_that_has_not_passed_the_gate(settings: Settings, n
     planned(settings, NAME, "r", "run", "compare", "gate", passed=False)
 
     with pytest.raises(AirflowFailException, match="has not passed the gate"):
-        replay_tasks.publish(NAME, "r", form(), answer("admin"))
+        publish("r", "admin")
 
     assert notes.done == []
 
@@ -252,11 +257,11 @@ def test_a_publish_that_cannot_work_is_not_tried_again_and_one_that_may_is(setti
     planned(settings, NAME, "r", "run", "compare", "gate", passed=True)
     notes.errors["publish"] = StackError("the driver does not answer")
     with pytest.raises(StackError):
-        replay_tasks.publish(NAME, "r", form(), answer("admin"))
+        publish("r", "admin")
 
     notes.errors["publish"] = TableError("a day is open")
     with pytest.raises(AirflowFailException, match="a day is open"):
-        replay_tasks.publish(NAME, "r", form(), answer("admin"))
+        publish("r", "admin")
 
 
 def test_production_that_is_not_what_was_published_fails_for_good(settings: Settings, notes: Notes) -> None:
@@ -273,7 +278,7 @@ def test_after_the_end_every_task_may_be_cleared_to_no_effect(settings: Settings
     notes.done.clear()
 
     assert replay_tasks.compare(NAME, run) is None
-    replay_tasks.publish(NAME, run, form(), answer("admin"))
+    publish(run, "admin")
     replay_tasks.verify(NAME, run)
     replay_tasks.clean(NAME, run)
 
@@ -354,7 +359,7 @@ def test_an_id_that_leads_elsewhere_is_refused_and_nothing_is_deleted(
 
     acts: list[Callable[[], object]] = [
         lambda: replay_tasks.compare(NAME, run),
-        lambda: replay_tasks.publish(NAME, run, form(), answer("admin")),
+        lambda: publish(run, "admin"),
         lambda: replay_tasks.verify(NAME, run),
         lambda: replay_tasks.clean(NAME, run),
         lambda: replay_tasks.discard(NAME, run, answer("admin")),

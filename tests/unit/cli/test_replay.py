@@ -140,3 +140,17 @@ def test_what_is_asked_of_the_committer_and_told_names_who_approved_it(
 
     assert [request.approved_by for request in asked] == ["airflow ada"]
     assert said == ["0 tables, approved by airflow ada"]
+
+
+def test_nobody_is_asked_about_what_equals_production(
+    settings: Settings, paths: ReplayPaths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = paths.read_plan()
+    paths.write_plan(msgspec.structs.replace(plan, request=msgspec.structs.replace(plan.request, only_different=True)))
+    monkeypatch.setattr(commands, "_agreed", lambda run: pytest.fail("a question"))
+
+    publish()
+
+    assert "Production is equal: nothing was published." in capsys.readouterr().out
+    assert "publish" in paths.read_state().done
+    assert approved_by(paths) is None

@@ -74,6 +74,15 @@ class Day(RowCounts, frozen=True, kw_only=True):
     day: str
 
 
+class Sum(msgspec.Struct, frozen=True, kw_only=True):
+    """The sum of a column on the days that are compared; None: it is no finite number."""
+
+    before: float | None
+    """In production."""
+    change: float | None
+    """What the rows that differ add to it; exactly 0 if none does."""
+
+
 class TableComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One table."""
 
@@ -85,6 +94,8 @@ class TableComparison(msgspec.Struct, frozen=True, kw_only=True):
     columns: dict[str, int]
     """Column -> changed rows in which it differs; has all columns that are not part of a row's identity."""
     samples: tuple[Sample, ...]
+    sums: dict[str, Sum] = {}
+    """Of the columns whose sums somebody asked for."""
     open_days: tuple[str, ...] = ()
     """Days of windowed tables that are not compared, since they cannot be published yet."""
     new_columns: tuple[str, ...] = ()
@@ -146,6 +157,7 @@ def compare(
     tables: Sequence[str],
     ends_ms: Mapping[str, int | None] | None = None,
     same_batches: bool = True,
+    summed: Mapping[str, Sequence[str]] | None = None,
     limits: Limits | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Comparison:
@@ -163,6 +175,7 @@ def compare(
         ends_ms: table -> its end, in place of `to_ms`.
         same_batches: the replay ran the recorded batches; if it made its own, batch ids and offsets behind exchanges
             are not compared.
+        summed: table -> columns of numbers to sum up.
         limits: memory, temporary files, samples.
         report: gets a line of progress per table.
 
@@ -183,7 +196,8 @@ def compare(
         source = known[changelog_name(name)] if schema.role is Role.SNAPSHOT else schema
         pair = _Pair.open(schema, source, production_root, staging_root)
         end_ms = (ends_ms or {}).get(name, to_ms)
-        compared.append(pair.compare(msgspec.structs.replace(scope, to_ms=end_ms), same_batches, limits))
+        of_table = msgspec.structs.replace(scope, to_ms=end_ms)
+        compared.append(pair.compare(of_table, same_batches, (summed or {}).get(name, ()), limits))
     return Comparison(tables=tuple(compared), scope=scope, compared_ms=now_ms, seconds=round(ticks_s() - begun, 3))
 
 
@@ -210,7 +224,7 @@ class _Pair:
                 _require_types(log, source)
         return cls(schema, source, production, staging)
 
-    def compare(self, scope: Scope, same_batches: bool, limits: Limits) -> TableComparison:
+    def compare(self, scope: Scope, same_batches: bool, summed: Sequence[str], limits: Limits) -> TableComparison:
         left_out = self._unsettled_days(scope)
         before, after = (self._side(log, scope, left_out) for log in (self.production, self.staging))
         production_columns = after.columns if self.production is None else before.columns
@@ -219,7 +233,7 @@ class _Pair:
             engine.execute("SET memory_limit = ?", [f"{limits.memory_mb}MB"])
             engine.execute("SET temp_directory = ?", [folder])
             engine.execute("SET preserve_insertion_order = false")
-            differences = Differences(engine, self.schema, self.source, scope, same_batches=same_batches)
+            differences = Differences(engine, self.schema, self.source, scope, same_batches=same_batches, summed=summed)
             try:
                 found = differences.find(self._slices(before, after), limits.samples, limits.parts)
             except duckdb.IOException as error:
@@ -240,6 +254,10 @@ class _Pair:
             days=days,
             columns=dict(found.columns),
             samples=tuple(Sample(kind=kind, before=_shown(old), after=_shown(new)) for kind, old, new in found.samples),
+            sums={
+                name: Sum(before=_finite(before), change=_finite(change))
+                for name, (before, change) in found.sums.items()
+            },
             open_days=tuple(sorted(left_out)),
             new_columns=tuple(field.name for field in self.source.file if field.name not in production_columns),
             gone_columns=tuple(sorted(production_columns - set(self.source.arrow.names))),
@@ -368,6 +386,10 @@ def _days(before: Mapping[date, int], differing: Mapping[date, Mapping[Kind, int
 
 def _total(days: Sequence[Day]) -> RowCounts:
     return RowCounts(**{name: sum(getattr(day, name) for day in days) for name in RowCounts.__struct_fields__})
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _shown(row: Mapping[str, Any] | None) -> dict[str, SampleCell] | None:

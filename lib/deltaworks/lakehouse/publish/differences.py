@@ -77,6 +77,8 @@ class Found:
     """Rows that differ; a changed row counts on the day that it had before."""
     columns: Counter[str] = field(default_factory=Counter)
     """Number of changed rows in which a column differs; columns that are part of the identity are absent."""
+    sums: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Column -> its sum before, and what the rows that differ add to it."""
     samples: list[tuple[Kind, dict[str, Any] | None, dict[str, Any] | None]] = field(default_factory=list)
     """Before and after; of each kind the first rows by identity."""
 
@@ -91,6 +93,7 @@ class Differences:
         scope: which rows are compared.
         same_batches: both sides were made from the same micro-batches; otherwise batch ids and offsets behind exchanges
             mean nothing.
+        summed: columns of numbers to sum up.
     """
 
     def __init__(
@@ -101,10 +104,12 @@ class Differences:
         scope: Scope,
         *,
         same_batches: bool,
+        summed: Sequence[str] = (),
     ) -> None:
         self._connection, self._schema, self._source, self._scope = connection, schema, source, scope
         self._same_batches = same_batches
         self.cells = self._cells()
+        self._summed = {number: str(cell.column) for number, cell in enumerate(self.cells) if cell.column in summed}
 
     def find(self, sides: Sequence[tuple[Side, Side]], samples: int, parts: int = 1) -> Found:
         """Compares the two sides.
@@ -172,6 +177,11 @@ class Differences:
             counts = ", ".join(f"count(*) FILTER (b{number} IS DISTINCT FROM a{number})" for number in self._counted)
             (row,) = self._execute(f"SELECT {counts} FROM pairs WHERE {_CONDITION['changed']}")
             found.columns.update(dict(zip(self._counted.values(), row, strict=True)))
+        for number, column in self._summed.items():
+            ((before,),) = self._execute(f"SELECT {_sum(f'c{number}')} FROM before_rows")
+            ((change,),) = self._execute(f"SELECT {_sum(f'a{number}')} - {_sum(f'b{number}')} FROM pairs")
+            earlier = found.sums.get(column, (0.0, 0.0))
+            found.sums[column] = (earlier[0] + before, earlier[1] + change)
 
     def _keep(self, limit: int) -> None:
         self._execute("CREATE TEMP TABLE IF NOT EXISTS samples AS SELECT * FROM pairs LIMIT 0")
@@ -323,6 +333,11 @@ def _has_map(kind: pa.DataType) -> bool:
     if pa.types.is_map(kind):
         return True
     return any(_has_map(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _sum(cell: str) -> str:
+    """A sum of doubles that loses little, 0 without rows."""
+    return f"coalesce(fsum({cell}::DOUBLE), 0.0)"
 
 
 def _day(time: str) -> str:

@@ -1,0 +1,167 @@
+"""Replays that publish only what differs, of days that are complete, beside a stream in this process."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from deltaworks import ChangeLimit, Pipeline, Reprocess, SessionWindows, StreamsBuilder, TimeWindows
+from deltaworks.errors import ConfigurationError
+from deltaworks.lakehouse.publish.comparison import Comparison, Sum
+from deltaworks.lakehouse.publish.publication import Publication
+from deltaworks.replay import runs
+from deltaworks.replay.days import NoCompleteDayError
+from deltaworks.replay.model import PHASES
+from deltaworks.replay.phases import ReplayRun
+from deltaworks.replay.plan import DAY_MS
+from deltaworks.settings import Settings
+from deltaworks.testing.topics import RawRecord
+from tests.hosts.beside import Beside, stand_beside
+from tests.hosts.in_process import InProcessStream
+from tests.hosts.memory_kafka import MemoryKafka
+
+HOUR = timedelta(hours=1)
+FIRST_DAY = 20_513
+DAYS = 6
+ODD = 777
+"""An amount that occurs on the third day only."""
+
+
+def day(number: int) -> int:
+    return (FIRST_DAY + number) * DAY_MS
+
+
+def topology(*, odd: int = ODD, gap: timedelta = HOUR) -> Callable[[StreamsBuilder], None]:
+    """Amounts one by one, their sums per hour, how many per hour, visits."""
+
+    def build(builder: StreamsBuilder) -> None:
+        payments = builder.stream("payments", key=str, value=int, name="payments-in").map_values(
+            lambda amount: odd if amount == ODD else amount, value=int, name="counted"
+        )
+        payments.to_delta("amounts")
+        by_key = payments.group_by_key()
+        hours = by_key.windowed_by(TimeWindows(size=HOUR, grace=HOUR))
+        hours.reduce(lambda total, amount: total + amount, store="sums-store").to_delta("sums")
+        hours.count(store="counts-store").to_delta("counts")
+        by_key.windowed_by(SessionWindows(gap=gap, grace=HOUR)).count(store="visits-store").to_delta("visits")
+
+    return build
+
+
+def streamed(home: Path, *, gap: timedelta = HOUR, silent_ms: int = 3 * 3_600_000) -> InProcessStream:
+    """Six days, silent around midnight, so that no visit crosses it."""
+    rng = random.Random(7)
+    kafka = MemoryKafka({"payments": 1})
+    for number in range(DAYS):
+        for time_ms in range(day(number) + silent_ms, day(number + 1) - silent_ms, 1_800_000):
+            amount = ODD if number == 2 and rng.random() < 0.5 else rng.randrange(100)
+            kafka.write("payments", RawRecord(b"k%d" % rng.randrange(4), amount.to_bytes(8, "big"), time_ms))
+    settings = replace(Settings.from_environment({}), home=home)
+    pipeline = Pipeline(name="payments", topology=topology(gap=gap))
+    stream = InProcessStream(pipeline, settings, kafka=kafka)
+    stream.run_to_the_end(rng, 10, elsewhere=None)
+    return stream
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Beside:
+    return stand_beside(streamed(tmp_path), monkeypatch)
+
+
+def comparison_of(run: ReplayRun) -> Comparison:
+    return msgspec.json.decode(run.paths.comparison.read_bytes(), type=Comparison)
+
+
+def test_only_the_tables_and_days_that_differ_are_published(beside: Beside) -> None:
+    before = beside.rows()
+    beside.pipeline = replace(beside.pipeline, topology=topology(odd=778))
+    run = beside.start(from_ms=day(0), to_ms=day(5), only_different=True)
+
+    beside.advance(run, "gate")
+    chosen = run.paths.read_state().narrowed
+    assert chosen is not None
+    assert (chosen.tables, chosen.from_ms, chosen.to_ms) == (("amounts", "sums"), day(2), day(3))
+
+    assert beside.advance(run) == list(PHASES)
+    done = msgspec.json.decode(run.paths.publication.read_bytes(), type=Publication)
+    assert set(done.tables) == {"amounts", "sums"}
+    assert (done.request.from_ms, done.request.to_ms) == (day(2), day(3))
+    after = beside.rows()
+    assert {table for table in after if after[table] != before[table]} == {"amounts", "sums"}
+    again = beside.start(from_ms=day(0), to_ms=day(5))
+    beside.advance(again, "compare")
+    assert comparison_of(again).equal, "nothing that differs was left out"
+
+
+def test_if_nothing_differs_nothing_is_published_and_nothing_is_left(beside: Beside) -> None:
+    before = beside.rows()
+    run = beside.start(from_ms=day(1), to_ms=day(3), only_different=True)
+
+    assert beside.advance(run) == list(PHASES)
+
+    assert not run.paths.root.exists() and not run.paths.publication.exists()
+    assert beside.rows() == before
+
+
+def test_a_replay_of_all_days_is_narrowed_too(beside: Beside) -> None:
+    beside.pipeline = replace(beside.pipeline, topology=topology(odd=778))
+    run = beside.start(only_different=True)
+    beside.advance(run, "compare")
+
+    chosen = run.paths.read_state().narrowed
+    assert chosen is not None and (chosen.from_ms, chosen.to_ms) == (day(2), day(3))
+
+
+def test_of_the_requested_days_those_that_are_complete_are_published(beside: Beside) -> None:
+    run = beside.start(from_ms=day(3), to_ms=day(30), complete_days=True)
+    beside.advance(run, "run")
+
+    state = run.paths.read_state()
+    assert (state.from_ms, state.to_ms) == (day(3), day(DAYS - 1))
+
+
+def test_without_a_complete_day_nothing_is_begun(beside: Beside) -> None:
+    with pytest.raises(NoCompleteDayError, match=r"None of the days from 2026-03-06 on is complete"):
+        beside.start(from_ms=day(DAYS - 1), to_ms=day(DAYS), complete_days=True)
+    assert runs.all_unfinished(beside.settings) == []
+
+
+def test_days_whose_last_session_reaches_into_an_open_day_are_not_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Visits without a pause: all days are connected with the last one."""
+    beside = stand_beside(streamed(tmp_path, gap=8 * HOUR, silent_ms=0), monkeypatch)
+    with pytest.raises(NoCompleteDayError):
+        beside.start(from_ms=day(2), to_ms=day(DAYS - 1), complete_days=True, tables=("visits",))
+
+    run = beside.start(from_ms=day(2), to_ms=day(DAYS - 1), complete_days=True, tables=("sums",))
+    beside.advance(run, "run")
+    assert run.paths.read_state().to_ms == day(DAYS - 1)
+
+
+def test_limited_sums_are_in_the_comparison(beside: Beside) -> None:
+    limit = ChangeLimit(sums={"amounts.value": 0.01, "sums.value": 0.01})
+    beside.pipeline = replace(
+        beside.pipeline, topology=topology(odd=ODD - 7), reprocess=Reprocess("@daily", limit=limit)
+    )
+    run = beside.start(from_ms=day(2), to_ms=day(3))
+    beside.advance(run, "compare")
+
+    amounts = [
+        row["value"] for row in beside.rows()["amounts"] if day(2) <= row["timestamp"].timestamp() * 1000 < day(3)
+    ]
+    expected = Sum(before=sum(amounts), change=-7 * amounts.count(ODD))
+    found = {table.table: table.sums for table in comparison_of(run).tables}
+    assert found["amounts"] == found["sums"] == {"value": expected}
+    assert found["counts"] == {}
+
+
+def test_a_hand_over_takes_everything(beside: Beside) -> None:
+    with pytest.raises(ConfigurationError, match="--only-different: a hand-over always includes all tables"):
+        beside.start(hand_over=True, only_different=True)
