@@ -74,6 +74,10 @@ check-replay: .venv/.complete ## Replays of running streams: equal, archived, st
 check-analysts: .venv/.complete ## Every reader under kills and publishes, old versions, a month, explained rows, erased persons: [PARTS="readers month"] [SECONDS=600] [MONTH=1]
 	$(BIN)/python -u -m tests.system.analysts $(PARTS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(MONTH),--month) $(if $(DAYS),--days $(DAYS))
 
+.PHONY: check-operators
+check-operators: .venv/.complete ## What operators see and do in Airflow: days reprocessed by schedule, under kills, and by backfill; ten minutes
+	$(PYTEST) -q tests/system/operators
+
 .PHONY: check-defects
 check-defects: .venv/.complete ## Plant defects into the tables of every job: what does the gate stop, and does it let clean runs pass
 	$(BIN)/python -u -m tests.system.data_defects

@@ -1,0 +1,233 @@
+"""Reprocessing by schedule in a real Airflow: equal, within the limit under kills, over it and rejected; a backfill.
+
+The job has a bug that is repaired under the running stream, which goes on with the bug.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from deltaworks.stack.state import read_state
+from tests.integration.own_stack.conftest import NewPipeline, new_pipeline
+from tests.system.replays.rest import ReplayApi
+
+__all__ = ["new_pipeline"]
+
+pytestmark = pytest.mark.timeout(3_000)
+NAME = "amounts"
+DAG_ID = f"{NAME}__reprocess"
+JOB = '''"""Amounts per account and hour."""
+
+from datetime import timedelta
+
+from deltaworks import ChangeLimit, Pipeline, Reprocess, StreamsBuilder, TimeWindows, Topic
+
+
+def topology(builder: StreamsBuilder) -> None:
+    amounts = builder.stream("amounts", key=str, value=int)
+    amounts.to_delta("amounts_read")
+    hours = amounts.group_by_key().windowed_by(TimeWindows(size=timedelta(hours=1), grace=timedelta(0)))
+    hours.reduce(lambda total, amount: total + amount, store="totals").to_delta("amount_totals")
+    hours.count(store="counts").to_delta("amount_counts")
+
+
+pipeline = Pipeline(
+    name="amounts",
+    topology=topology,
+    topics=(Topic("amounts", partitions=1),),
+    reprocess=Reprocess("SCHEDULE", days=3, limit=ChangeLimit(rows=LIMIT)),
+)
+'''
+HOURS = (8, 12, 16)
+ODD = 7
+"""The amount that the repaired code reads differently; two hours of yesterday have it."""
+A_LOOP = timedelta(seconds=5)
+"""Airflow 3.3 loses an answer that arrives before its scheduler has recorded that the task waits."""
+Totals = dict[tuple[date, int], int]
+
+
+class Amounts:
+    """The job, its topic and what it has written."""
+
+    def __init__(self, stack: NewPipeline, airflow: ReplayApi) -> None:
+        self.stack, self.airflow = stack, airflow
+        self.days = [datetime.now(UTC).date() - timedelta(days=number) for number in (3, 2, 1)]
+
+    def write(self, *, schedule: str = "* * * * *", limit: int = 4, amount: str = "amount") -> None:
+        text = JOB.replace("SCHEDULE", schedule).replace("LIMIT", str(limit))
+        text = text.replace(
+            "key=str, value=int)", f"key=str, value=int).map_values(lambda amount: {amount}, value=int)"
+        )
+        file = self.stack.project / "jobs" / f"{NAME}.py"
+        file.with_suffix(".tmp").write_text(text)
+        file.with_suffix(".tmp").replace(file)
+
+    def produce(self) -> int:
+        """Two amounts per hour and day, and one of today, which closes the days."""
+        producer = Producer({"bootstrap.servers": self.stack.settings.bootstrap})
+        sent = 0
+        for day in self.days:
+            for hour in HOURS:
+                for amount in (10, ODD if day == self.days[2] and hour > 8 else 20):
+                    self._send(producer, amount, datetime.combine(day, time(hour), UTC))
+                    sent += 1
+        self._send(producer, 1, datetime.now(UTC))
+        assert producer.flush(30) == 0
+        return sent + 1
+
+    @staticmethod
+    def _send(producer: Producer, amount: int, at: datetime) -> None:
+        producer.produce("amounts", amount.to_bytes(8, "big"), b"a", timestamp=int(at.timestamp() * 1000))
+
+    def totals(self) -> Totals:
+        """Of the days that have closed."""
+        found: dict[tuple[date, int], int] = {}
+        for row in self.stack.table("amount_totals"):
+            start: Any = row["window_start"]
+            if start.date() in self.days:
+                assert (start.date(), start.hour) not in found, "a window twice"
+                found[start.date(), start.hour] = int(str(row["value"]))
+        return found
+
+    def expected(self, *, odd: int = ODD) -> Totals:
+        yesterday = self.days[2]
+        return {(day, hour): 10 + (odd if day == yesterday and hour > 8 else 20) for day in self.days for hour in HOURS}
+
+    def publications(self) -> list[dict[str, Any]]:
+        listed = json.loads(self.stack.deltaworks("replays", NAME, "--json"))["publications"]
+        return [each for each in listed if each["state"] == "published"]
+
+    def ended_after(self, earlier: set[str], kind: str = "scheduled") -> str | None:
+        """The first run of a kind that has ended since."""
+        runs = [run for run in self.airflow.runs(DAG_ID) if run.run_type == kind and run.dag_run_id not in earlier]
+        return next((run.dag_run_id for run in reversed(runs) if run.ended), None)
+
+    def known(self) -> set[str]:
+        return {run.dag_run_id for run in self.airflow.runs(DAG_ID)}
+
+    def states(self, run: str) -> dict[str, str | None]:
+        return {task.task_id: task.state for task in self.airflow.tasks(DAG_ID, run)}
+
+    def next_run(self, what: str, *, timeout_s: float = 600) -> dict[str, str | None]:
+        """The tasks of the first run that begins from now on, once it has ended."""
+        known = self.known()
+        run = self.airflow.wait(what, lambda: self.ended_after(known), timeout_s=timeout_s)
+        return self.states(run)
+
+
+@pytest.fixture
+def amounts(new_pipeline: NewPipeline) -> Iterator[Amounts]:
+    with ReplayApi.of(new_pipeline.settings) as airflow:
+        found = Amounts(new_pipeline, airflow)
+        found.write()
+        airflow.wait("the job has a DAG", lambda: DAG_ID in {dag.dag_id for dag in airflow.dags()}, timeout_s=240)
+        yield found
+        new_pipeline.deltaworks("stop", NAME)
+
+
+def kill(stack: NewPipeline, component: str) -> None:
+    state = read_state(stack.settings.run)
+    found = None if state is None else state.find(component)
+    assert found is not None
+    os.kill(found.pid, signal.SIGKILL)
+
+
+def skipped(states: dict[str, str | None]) -> set[str]:
+    return {task for task, state in states.items() if state == "skipped"}
+
+
+def test_days_are_reprocessed_on_schedule_within_the_limit_and_by_backfill(amounts: Amounts) -> None:
+    airflow, stack = amounts.airflow, amounts.stack
+
+    states = amounts.next_run("a run before the stream has ever run")
+    assert set(states.values()) == {"skipped"}
+
+    stack.deltaworks("deploy", NAME)
+    count = amounts.produce()
+    airflow.wait("all is in the table", lambda: len(stack.table("amounts_read")) == count, timeout_s=300)
+    airflow.wait("the days have closed", lambda: amounts.totals() == amounts.expected(), timeout_s=120)
+
+    states = amounts.next_run("a run whose result equals production")
+    assert (states["unchanged"], states["publish"], states["approve"]) == ("success", "skipped", "skipped")
+    assert amounts.publications() == []
+
+    known = amounts.known()
+    amounts.write(amount=f"8 if amount == {ODD} else amount")
+    run = airflow.wait("a run of the repaired code", lambda: publishing(amounts, known), timeout_s=600)
+    kill(stack, "airflow-scheduler")
+    kill(stack, "airflow-triggerer")
+    airflow.wait("it has ended in spite of the kills", lambda: airflow.run(DAG_ID, run).ended, timeout_s=900)
+    assert airflow.run(DAG_ID, run).state == "success"
+    assert amounts.totals() == amounts.expected(odd=8)
+    (done,) = amounts.publications()
+    assert set(done["tables"]) == {"amounts_read", "amount_totals"}, "the counts are equal"
+    assert done["approved_by"].startswith(f"reprocess= of {NAME}: 4 rows differ")
+    assert skipped(amounts.states(run)) == {"approve", "discard", "unchanged"}
+
+    states = amounts.next_run("a run after it, which finds nothing")
+    assert states["unchanged"] == "success"
+
+    known = amounts.known()
+    amounts.write(amount="amount * 2")
+    run = airflow.wait("a run that asks", lambda: asking(amounts, known), timeout_s=600)
+    body = airflow.question(DAG_ID, run)["body"]
+    assert "You are asked because 27 rows differ" in body
+    assert "27 rows of at most 4" in body
+    amounts.write(amount=f"8 if amount == {ODD} else amount", schedule="0 0 * * *", limit=100)
+    noted = datetime.now(UTC) + A_LOOP
+    airflow.wait("the scheduler knows that it waits", lambda: airflow.scheduler_beat() > noted, timeout_s=120)
+    airflow.answer(DAG_ID, run, "Reject")
+    airflow.wait("it was rejected", lambda: airflow.run(DAG_ID, run).ended, timeout_s=240)
+    assert amounts.states(run)["publish"] == "skipped"
+    assert amounts.totals() == amounts.expected(odd=8)
+    assert len(amounts.publications()) == 1
+
+    quiet(amounts)
+    amounts.write(amount=f"9 if amount == {ODD} else amount", schedule="0 0 * * *", limit=100)
+    first, last = amounts.days[0], amounts.days[2]
+    backfill = airflow.backfill(DAG_ID, first.isoformat(), last.isoformat(), {})
+    airflow.wait("the backfill has ended", lambda: airflow.backfill_ended(backfill), timeout_s=900)
+    ends = [run for run in airflow.runs(DAG_ID) if run.run_type == "backfill"]
+    assert [run.state for run in ends] == ["success"] * 3
+    decided = sorted(next(iter({"publish", "unchanged"} - skipped(amounts.states(run.dag_run_id)))) for run in ends)
+    assert decided == ["publish", "unchanged", "unchanged"], "only yesterday has the amount"
+    assert amounts.totals() == amounts.expected(odd=9)
+    print(f"{len(airflow.runs(DAG_ID))} runs, {len(amounts.publications())} publications, 9 windows equal each time")
+
+
+def publishing(amounts: Amounts, known: set[str]) -> str | None:
+    """A new run that has found the difference, and is about to publish it."""
+    for run in amounts.airflow.runs(DAG_ID):
+        if run.dag_run_id not in known and amounts.states(run.dag_run_id).get("compare") == "success":
+            return run.dag_run_id
+    return None
+
+
+def asking(amounts: Amounts, known: set[str]) -> str | None:
+    """A new run that waits for a person, as the scheduler knows."""
+    for run in amounts.airflow.runs(DAG_ID):
+        if run.dag_run_id not in known and amounts.states(run.dag_run_id).get("approve") in (
+            "awaiting_input",
+            "deferred",
+        ):
+            return run.dag_run_id
+    return None
+
+
+def quiet(amounts: Amounts) -> None:
+    """Waits until the DAG has the new schedule, and none of its runs is under way."""
+
+    def settled() -> bool:
+        airflow = amounts.airflow
+        facts = airflow._get(f"/api/v2/dags/{DAG_ID}/details")
+        return "0 0 * * *" in str(facts["timetable_summary"]) and all(run.ended for run in airflow.runs(DAG_ID))
+
+    amounts.airflow.wait("the schedule is daily and no run is under way", settled, timeout_s=600)
