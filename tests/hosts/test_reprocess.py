@@ -165,3 +165,23 @@ def test_limited_sums_are_in_the_comparison(beside: Beside) -> None:
 def test_a_hand_over_takes_everything(beside: Beside) -> None:
     with pytest.raises(ConfigurationError, match="--only-different: a hand-over always includes all tables"):
         beside.start(hand_over=True, only_different=True)
+
+
+def test_a_dry_run_may_have_days_of_others_and_is_never_published(beside: Beside) -> None:
+    before = beside.rows()
+    beside.start(from_ms=day(1), to_ms=day(3))
+    beside.pipeline = replace(beside.pipeline, topology=topology(odd=778))
+    dry = beside.start(from_ms=day(1), to_ms=day(3), dry_run=True)
+    assert beside.advance(dry, "gate")[-1] == "gate"
+    assert (dry.paths.read_state().differences or 0) > 0
+
+    with pytest.raises(ConfigurationError, match="is a dry run, which is never published"):
+        beside.advance(dry)
+    assert beside.rows() == before
+    runs.discard(beside.settings, dry.plan.run_id)
+
+
+def test_the_newest_complete_days(beside: Beside) -> None:
+    assert runs.newest_days(beside.settings, "payments", (), 2) == (day(DAYS - 3), day(DAYS - 1))
+    without_windows = runs.newest_days(beside.settings, "payments", ("amounts",), 1)
+    assert without_windows[1] % DAY_MS == 0 and without_windows[1] > day(DAYS), "days that are over"

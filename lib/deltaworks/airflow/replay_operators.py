@@ -162,7 +162,7 @@ class ApproveReplayOperator(HITLBranchOperator):
         self.by_policy = by_policy
 
     def execute(self, context: Context) -> None:
-        from deltaworks.airflow.replay_report import markdown
+        from deltaworks.replay.report import markdown
 
         if not self.by_policy and not context["params"]["approval"]:
             raise AirflowSkipException("no approval was requested")

@@ -64,6 +64,7 @@ def init(
         "deltaworks.toml": _rendered("deltaworks.toml", values),
         ".gitignore": _rendered("gitignore", values),
         ".github/workflows/ci.yml": _rendered("ci.yml", values),
+        ".github/workflows/replay.yml": _rendered("replay.yml", values),
         "dags/streams.py": _rendered("streams.py", values),
         **compose_files(settings),
         **_pipeline_files(pipeline, shows),

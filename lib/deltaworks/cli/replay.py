@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from deltaworks import home, listeners
+from deltaworks import clock, home, listeners
 from deltaworks.cli.console import AsJson, Steps, first_line, out, print_json, print_table
 from deltaworks.cli.pipelines import Name, user
+from deltaworks.cli.review import FAIL_ON, Review
 from deltaworks.errors import ConfigurationError
 from deltaworks.names import PIPELINE
 from deltaworks.settings import Settings
@@ -72,6 +74,30 @@ def replay(
             help="Publish only the tables that differ, and their days from the first that differs to the last.",
         ),
     ] = False,
+    days: Annotated[
+        int | None,
+        typer.Option("--days", metavar="N", min=1, help="The newest complete days, in place of `--from` and `--to`."),
+    ] = None,
+    code_of: Annotated[
+        str | None,
+        typer.Option(
+            "--code",
+            metavar="PATH|REF",
+            help="Replay with the jobs/ of another folder or git ref. Nothing is published, and the run is removed.",
+        ),
+    ] = None,
+    report_to: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write what would change there, as Markdown.")
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="|".join(FAIL_ON),
+            help="Exit code 1 if rows differ, if more differs than `reprocess=` allows, or if the stream could not go "
+            "on with its state; repeatable.",
+        ),
+    ] = None,
     reason: Annotated[str, typer.Option(help="Why you replay; kept in the history of the tables.")] = "",
     until: Annotated[Until, typer.Option(help="Stop after this phase; `--resume` continues.")] = "clean",
     yes: Annotated[bool, typer.Option("--yes", help="Publish without asking if the gate passes.")] = False,
@@ -81,27 +107,48 @@ def replay(
 
     The replay runs from an archive of that code, as does the stream after a handover.
     Nothing that others read changes before the phase `publish`. Exit code 1 if the gate fails.
+
+    Before a merge, `--code REF --days 1 --report report.md --fail-on limit` says what the code of another branch makes
+    of the newest day.
     """
     from deltaworks.control import code
     from deltaworks.replay import runs
     from deltaworks.replay.model import PHASES, ReplayRequest
 
     settings, steps = Settings.from_environment(), Steps()
+    asked = Review(code_of, report_to, fail_on or ())
+    asked.require(
+        until=PHASES.index(until), gate=PHASES.index("gate"), hand_over=hand_over, yes=yes, resume=resume is not None
+    )
+    if days is not None and (from_ is not None or to is not None):
+        raise ConfigurationError("--days counts back from the newest complete day.", hint="leave out --from and --to")
     home.make(settings)
     listeners.require_own_kafka(settings)
-    code.run_from_archive(settings)
+    if code_of is None:
+        code.run_from_archive(settings)
+    else:
+        code.run_other_code(settings, code_of)
+        until = "gate"
+    if asked.is_first(settings, name):
+        out.print(f"{name} has not run here yet: there is nothing to replay.")
+        return
     with code.held(settings), steps.step(f"plan a replay of {name}") as report:
         if resume is not None:
             run = runs.resume(settings, resume)
         else:
+            from_ms, to_ms = _day(from_, "--from"), _day(to, "--to")
+            if days is not None:
+                from_ms, to_ms = runs.newest_days(settings, name, tables or (), days)
             request = ReplayRequest(
                 pipeline=name,
-                from_ms=_day(from_, "--from"),
-                to_ms=_day(to, "--to"),
+                from_ms=from_ms,
+                to_ms=to_ms,
                 tables=tuple(tables or ()),
                 order=order,
                 hand_over=hand_over,
+                complete_days=days is not None,
                 only_different=only_different,
+                dry_run=code_of is not None,
                 reason=reason,
                 requested_by=user(),
             )
@@ -110,21 +157,38 @@ def replay(
         report(f"run {plan.run_id}: {plan.extent}, code {plan.code_version}, tables {', '.join(plan.tables)}")
     for note in plan.notes:
         out.print(f"Note: {note}")
-    with code.held(settings), run.held():
-        before = until if PHASES.index(until) <= PHASES.index("gate") else "gate"
-        state = _advance(run, before, steps)
-        equal = plan.request.only_different and state.has_done("compare") and state.narrowed is None
-        if PHASES.index(until) >= PHASES.index("gate") and "publish" not in state.done:
-            _show(run)
-            if not state.passed:
-                out.print(f"Nothing was published. deltaworks discard {plan.run_id} removes the staging tables.")
-                raise typer.Exit(1)
-            if until != "gate" and not equal and not yes and not _agreed(run):
-                out.print(f"Nothing was published. deltaworks replay {name} --resume {plan.run_id} asks again.")
-                return
-            if until != "gate" and not equal and not (yes and state.approval is not None):
-                run.approve(user())  # otherwise it is already approved, for example in Airflow
-        _advance(run, until, steps)
+    try:
+        with code.held(settings), run.held():
+            _work(settings, run, asked, until, yes, steps)
+    finally:
+        if code_of is not None:
+            runs.discard(settings, plan.run_id)
+
+
+def _work(settings: Settings, run: ReplayRun, asked: Review, until: Until, yes: bool, steps: Steps) -> None:
+    """Does the phases; asks and tells what has to be asked and told between them."""
+    from deltaworks.replay.model import PHASES
+
+    plan, name, begun = run.plan, run.pipeline.name, clock.ticks_s()
+    asked.require_limit(run)
+    before = until if PHASES.index(until) <= PHASES.index("gate") else "gate"
+    state = _advance(run, before, steps)
+    equal = plan.request.only_different and state.has_done("compare") and state.narrowed is None
+    if PHASES.index(until) >= PHASES.index("gate") and "publish" not in state.done:
+        _show(run)
+        failures = asked.judged(settings, run, state, clock.ticks_s() - begun) if asked.wanted else []
+        for failure in failures:
+            out.print(f"Failed on {failure}")
+        if not state.passed or failures:
+            rest = "" if asked.code else f" deltaworks discard {plan.run_id} removes the staging tables."
+            out.print(f"Nothing was published.{rest}")
+            raise typer.Exit(1)
+        if until != "gate" and not equal and not yes and not _agreed(run):
+            out.print(f"Nothing was published. deltaworks replay {name} --resume {plan.run_id} asks again.")
+            return
+        if until != "gate" and not equal and not (yes and state.approval is not None):
+            run.approve(user())  # otherwise it is already approved, for example in Airflow
+    _advance(run, until, steps)
     if equal and until in ("publish", "verify", "clean"):
         out.print("Production is equal: nothing was published.")
     elif until in ("publish", "verify", "clean"):

@@ -19,16 +19,19 @@ import py_compile
 import re
 import secrets
 import shutil
+import subprocess
 import sys
+import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from deltaworks import clock
-from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks.errors import ConfigurationError, IncompatibleCheckpointError
 from deltaworks.files import lock, make_folder, sync, sync_folder
 from deltaworks.names import FILE
 from deltaworks.settings import Settings
@@ -126,10 +129,69 @@ def run_from_archive(settings: Settings) -> None:
     """
     if settings.code is not None or settings.run_from == "source":
         return
-    environment = {**os.environ, **settings.with_code(archive(settings).path).driver_environment()}
+    _run_again(settings.with_code(archive(settings).path))
+
+
+def _run_again(settings: Settings) -> None:
+    environment = {**os.environ, **settings.driver_environment()}
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+
+
+def run_other_code(settings: Settings, place: str) -> None:
+    """Likewise, but with the `jobs/` of another folder or of a git ref of the project; all other settings stay.
+
+    Args:
+        settings: name the project.
+        place: a folder that has `jobs/`, or a branch, tag or commit.
+
+    Raises:
+        ConfigurationError: there is neither.
+    """
+    if settings.code is not None:
+        return
+    with _project_at(settings, place) as project:
+        made = archive(replace(settings, project=project))
+    _run_again(settings.with_code(made.path))
+
+
+@contextmanager
+def _project_at(settings: Settings, place: str) -> Iterator[Path]:
+    folder = Path(place).absolute()
+    if folder.is_dir():
+        if not (folder / "jobs").is_dir():
+            raise ConfigurationError(f"--code names the folder {folder}, which has no jobs/.", hint="name a project")
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="deltaworks-code-") as temporary:
+        packed = Path(temporary) / "jobs.zip"
+        command = [
+            "git",
+            "-C",
+            str(settings.project),
+            "archive",
+            f"--output={packed}",
+            "--end-of-options",
+            place,
+            "jobs",
+        ]
+        try:
+            told = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise ConfigurationError(
+                f"--code names {place!r}, which is no folder, and there is no git.",
+                hint="name a folder, or install git",
+            ) from None
+        if told.returncode != 0:
+            raise ConfigurationError(
+                f"--code names {place!r}, which is neither a folder nor a commit with jobs/ in the repository of "
+                f"{settings.project}: {told.stderr.strip()}",
+                hint="a branch, a tag or a commit that was fetched; in GitHub Actions: `fetch-depth: 0`",
+            )
+        with zipfile.ZipFile(packed) as files:
+            files.extractall(temporary)
+        yield Path(temporary)
 
 
 @contextmanager

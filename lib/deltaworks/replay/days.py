@@ -92,6 +92,23 @@ def publishable(
     return begin, end
 
 
+def newest(
+    root: Path, windowed: Collection[str], sessions: Collection[str], count: int, now_ms: int
+) -> tuple[int, int]:
+    """The newest complete days of production: the first, and the one after the last.
+
+    Args:
+        root: folder of the production tables.
+        windowed: the windowed tables; without one, days are complete when they are over.
+        sessions: those of them whose windows are sessions.
+        count: how many days.
+        now_ms: the time.
+    """
+    _, end_ms = publishable((root,), windowed, sessions, None, None)
+    end_ms = now_ms // DAY_MS * DAY_MS if end_ms is None else end_ms
+    return end_ms - count * DAY_MS, end_ms
+
+
 def widened(
     roots: Collection[Path], sessions: Collection[str], days: tuple[int, int], within: tuple[int | None, int | None]
 ) -> tuple[int | None, int | None]:

@@ -19,7 +19,7 @@ from deltaworks import clock
 from deltaworks.control import table_commands
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import TableError
+from deltaworks.errors import ConfigurationError, TableError
 from deltaworks.files import replace_file
 from deltaworks.lakehouse.publish import comparison
 from deltaworks.lakehouse.publish.comparison import Comparison
@@ -219,6 +219,11 @@ class ReplayRun:
         )
 
     def _publish(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
+        if self.plan.request.dry_run:
+            raise ConfigurationError(
+                f"Run {self.plan.run_id} is a dry run, which is never published.",
+                hint=f"deltaworks discard {self.plan.run_id}, and start a replay without --code",
+            )
         if self.plan.request.hand_over:
             assert engines is not None
             engines.hand_over(self.settings, self.pipeline, self.paths, self.plan, report)

@@ -7,9 +7,10 @@ work or lie there unfinished. What a run does in its phases is in `phases.py`.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from deltaworks import clock
 from deltaworks.control import batches, jobs, set_aside, table_commands
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
@@ -17,6 +18,7 @@ from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.publish import ownership
 from deltaworks.lakehouse.publish.publication import Publication
+from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.names import RUN
 from deltaworks.replay import days, same_topics
 from deltaworks.replay.begin import Broker, begun_later
@@ -49,12 +51,29 @@ def start(settings: Settings, request: ReplayRequest, *, run_id: str | None = No
         plan = begun_later(plan, pipeline, from_ms, lambda: batches.read(record), broker, archive)
         same_topics.require_readable(plan, pipeline, lambda: batches.read(record), archive)
         for other in unfinished(settings, request.pipeline):
-            _require_apart(plan, other)
+            if not request.dry_run and not other.request.dry_run:
+                _require_apart(plan, other)
         paths = ReplayPaths.of(own, plan.run_id)
         paths.root.mkdir(parents=True, exist_ok=True)
         paths.write_state(ReplayState(done=["plan"]))
         paths.write_plan(plan)
     return ReplayRun(settings, pipeline, paths, plan)
+
+
+def newest_days(settings: Settings, name: str, tables: Collection[str], count: int) -> tuple[int, int]:
+    """The newest complete days of a pipeline: the first moment, and the first no longer.
+
+    Args:
+        settings: name its tables.
+        name: the pipeline.
+        tables: of these tables; empty: of all.
+        count: how many days.
+    """
+    pipeline = jobs.load(settings, name)
+    schemas = plan_schemas(pipeline.plan().tables, pipeline.dead_letters.table)
+    chosen = [schema for schema in schemas if not tables or schema.name in tables]
+    windowed, sessions = days.windowed_tables(chosen), days.session_tables(pipeline, chosen)
+    return days.newest(settings.tables, windowed, sessions, count, clock.wall_ms())
 
 
 def resume(settings: Settings, run_id: str) -> ReplayRun:

@@ -24,6 +24,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 from deltalake import DeltaTable
 from sqlalchemy import create_engine
 
@@ -358,6 +359,7 @@ def test_a_project_from_init_to_the_upgrade_of_the_wheel(team: Team, wheels: tup
         run_id = airflow.trigger(f"{NAME}__replay", {"reason": "counted twice", "approval": False})
         ended = airflow.wait("the replay", lambda: ended_run(airflow, f"{NAME}__replay", run_id), timeout_s=300)
         assert ended.state == "success", ended
+        review(team)
         noon_to_midnight = {key: amount for key, amount in paid.items() if key[1] < MIDNIGHT_MS}
         assert team.revenue() == twice(paid) | noon_to_midnight
         known = paid, team.revenue()
@@ -394,6 +396,27 @@ def added(
     """What a table becomes when what was paid has gone from `before` to `now`; the bug counts it twice."""
     zero = Decimal(0)
     return {key: table.get(key, zero) + times * (amount - before.get(key, zero)) for key, amount in now.items()}
+
+
+def review(team: Team) -> None:
+    """The step of the workflow `replay.yml`, as a runner of GitHub does it, with code that counts three times."""
+    workflow = yaml.safe_load((team.project / ".github" / "workflows" / "replay.yml").read_text())
+    job = workflow["jobs"]["replay"]
+    step = next(step for step in job["steps"] if step.get("name") == "Replay")
+    before, tables = (team.project / "jobs" / "payments.py").read_text(), team.revenue()
+    team.edit(RIGHT, BUG.replace("2", "3"))
+    summary = team.folder / "summary.md"
+    environment = team.environment | team.secrets | {"DELTAWORKS_ENVIRONMENT": job["env"]["DELTAWORKS_ENVIRONMENT"]}
+    team.run("bash", "-e", "-c", step["run"], environment=environment | {"GITHUB_STEP_SUMMARY": str(summary)})
+
+    text = summary.read_text()
+    for part in ("`payments` on recorded history", "`revenue` in ", "the stream can go on with its state"):
+        assert part in text, text
+    assert team.revenue() == tables
+    assert json.loads(team.in_production("deltaworks", "replays", NAME, "--json"))["unfinished"] == []
+    (team.project / "jobs" / "payments.py").write_text(before)
+    for report in team.project.glob("payments.md"):
+        report.unlink()
 
 
 def deployed(airflow: AirflowApi) -> None:

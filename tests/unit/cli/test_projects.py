@@ -49,7 +49,7 @@ def test_a_new_project_passes_its_own_tests(monkeypatch: pytest.MonkeyPatch, tmp
     assert files(project) == {
         *("README.md", "pyproject.toml", "deltaworks.toml", "docker-compose.yml", ".gitignore"),
         *("Dockerfile", ".dockerignore"),
-        *(".github/workflows/ci.yml", "dags/streams.py"),
+        *(".github/workflows/ci.yml", ".github/workflows/replay.yml", "dags/streams.py"),
         *("jobs/payments.py", "jobs/sample_data/payments.py", "jobs/quality/payments.py", "tests/test_payments.py"),
         "jobs/user_refunds.py",
         "jobs/sample_data/user_refunds.py",
@@ -59,6 +59,17 @@ def test_a_new_project_passes_its_own_tests(monkeypatch: pytest.MonkeyPatch, tmp
         "tests/test_user_refunds_live.py",
     }
     assert 'name = "my-streams"' in (project / "pyproject.toml").read_text()
+    workflows = sorted((project / ".github" / "workflows").iterdir())
+    lint = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.github-workflows",
+        *map(str, workflows),
+    ]
+    linted = subprocess.run(lint, capture_output=True, text=True, check=False)
+    assert (len(workflows), linted.returncode) == (2, 0), linted.stdout + linted.stderr
     assert deltaworks(monkeypatch, project, "test", "-q", "--ignore-glob", "*_live.py") == 0
     settings = Settings.from_environment({}, cwd=project / "jobs")
     assert (settings.project, settings.cores, settings.values.environment) == (project, 2, "dev")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deltaworks.airflow.replay_report import markdown
 from deltaworks.lakehouse.publish.comparison import RowCounts
 from deltaworks.quality.verdict import Outcome, Verdict
 from deltaworks.replay.model import Approval, ReplayPaths, ReplayRequest, ReplayState
+from deltaworks.replay.report import markdown
 from tests.unit.airflow.replays import plan_of, verdict, write_findings
 
 REQUEST = ReplayRequest(pipeline="orders", requested_by="airflow ada", reason="prices | were *wrong*\n<b>")

@@ -1,4 +1,4 @@
-"""The page for the person who approves a replay: what it would change and what the gate found."""
+"""What a replay would change and what the gate found, as Markdown: for whoever approves it, or reviews its code."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def markdown(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, why: str 
         state: state of the run.
         why: why somebody is asked, if the form does not say so.
     """
-    comparison = msgspec.json.decode(paths.comparison.read_bytes(), type=Comparison)
-    verdicts = msgspec.json.decode(paths.verdicts.read_bytes(), type=list[Verdict])
+    comparison, verdicts = _found(paths)
     parts = [
         *([f"You are asked because {_text(why)}."] if why is not None else []),
         *_run(plan, state),
@@ -38,7 +37,35 @@ def markdown(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, why: str 
     return "\n\n".join(parts)
 
 
-def _run(plan: ReplayPlan, state: ReplayState) -> Iterator[str]:
+def review(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, *, code: str, fits: str, seconds: float) -> str:
+    """What other code makes of recorded history, for whoever decides about that code.
+
+    Args:
+        paths: files of a run that is compared and was judged by the gate.
+        plan: plan of the run.
+        state: state of the run.
+        code: where the code is from.
+        fits: whether the stream can go on with its state, for people.
+        seconds: how long the replay took.
+    """
+    comparison, verdicts = _found(paths)
+    rate = f"{plan.records:,} records in {seconds:,.1f} s"
+    more = [("Code from", _text(code)), ("State", _text(fits)), ("Duration", rate)]
+    parts = [
+        f"## `{plan.request.pipeline}` on recorded history",
+        *_run(plan, state, more),
+        *_differences(comparison),
+        *_gate(verdicts),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _found(paths: ReplayPaths) -> tuple[Comparison, list[Verdict]]:
+    comparison = msgspec.json.decode(paths.comparison.read_bytes(), type=Comparison)
+    return comparison, msgspec.json.decode(paths.verdicts.read_bytes(), type=list[Verdict])
+
+
+def _run(plan: ReplayPlan, state: ReplayState, more: Sequence[tuple[str, str]] = ()) -> Iterator[str]:
     request = plan.request
     begin = "the beginning" if state.from_ms is None else day_of(state.from_ms)
     end = "the last batch" if state.to_ms is None else day_of(state.to_ms)
@@ -53,6 +80,7 @@ def _run(plan: ReplayPlan, state: ReplayState) -> Iterator[str]:
             ("Code", f"`{plan.code_version}`"),
             *([("To publish", _narrowed(state.narrowed))] if state.narrowed is not None else []),
             *([("Already approved by", _text(state.approval.by))] if state.approval is not None else []),
+            *more,
         ],
     )
 
