@@ -34,6 +34,7 @@ import difflib
 import os
 import pkgutil
 import re
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Mapping
@@ -508,6 +509,8 @@ def _reference(given: Mapping[str, Any], origin: str, folder: Path) -> Reference
 @lru_cache(maxsize=32)
 def _output(command: tuple[str, ...], origin: str, folder: str) -> str:
     """Runs a command, once per process, and returns what it prints, which is never shown to anybody."""
+    if os.sep not in command[0] and shutil.which(command[0]) is None:
+        raise ConfigurationError(f"{origin} refers to the command '{command[0]}', which is not on the PATH.")
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:

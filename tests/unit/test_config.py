@@ -118,7 +118,11 @@ def test_what_does_not_hold_need_not_be_there(tmp_path: Path) -> None:
         ("control_url = { file = 'nowhere' }", "refers to a file that cannot be read"),
         (
             "control_url = { command = ['nowhere'] }",
-            "refers to the command 'nowhere', which failed: FileNotFoundError.",
+            "refers to the command 'nowhere', which is not on the PATH.",
+        ),
+        (
+            "control_url = { command = ['./nowhere'] }",
+            "refers to the command './nowhere', which failed: FileNotFoundError.",
         ),
         ("control_url = { vault = 'x' }", "is no reference.\n  Hint: a reference is { env = "),
         ("control_url = { env = 'A', file = 'b' }", "is no reference."),

@@ -82,9 +82,15 @@ _REPLAY_TASKS = """### Tasks
 | `clean` | removes the staging tables |
 | `discard` | after a rejection, removes the staging tables; nothing was published |
 
+{more}
 If the gate fails, the run fails and keeps the staging tables so that you can see why. While they exist, no other
-replay may publish the same days. `deltaworks replays` lists unfinished replays, `deltaworks discard RUN` removes one,
-and `deltaworks rollback RUN` restores what a publication replaced. The log of `plan` has the id of the replay."""
+replay may publish the same days. To remove one, or to restore what a publication has replaced (for seven days), trigger
+`{name}__replay` with that action and the id of the run; on the command line, `deltaworks discard RUN` and
+`deltaworks rollback RUN` do it, and `deltaworks replays` lists what there is."""
+_BEFORE_PLAN = """### Roll back, discard
+The form has the actions `roll back` (task `roll_back`) and `discard` (task `remove`) for an earlier run: paste the id
+of that run of this DAG, or the id of the replay, which the log of `plan` has.
+"""
 
 
 _REPROCESS = """
@@ -136,7 +142,9 @@ def replay_doc(name: str, tables: Tables) -> str:
     """Markdown for `<name>__replay`."""
     with_days, whole = _listed(tables.with_days), _listed(tables.whole)
     days = _BACKFILL.format(name=name) if tables.with_days else ""
-    return _REPLAY.format(name=name, with_days=with_days, whole=whole, days=days, tasks=_REPLAY_TASKS).strip()
+    return _REPLAY.format(
+        name=name, with_days=with_days, whole=whole, days=days, tasks=_tasks(name, _BEFORE_PLAN)
+    ).strip()
 
 
 def reprocess_doc(name: str, policy: Reprocess, tables: Tables) -> str:
@@ -150,8 +158,12 @@ def reprocess_doc(name: str, policy: Reprocess, tables: Tables) -> str:
         order=policy.order,
         asked=asked,
         missed=f"made up for, from {policy.start_date} on" if policy.catchup else "skipped, except for the last one",
-        tasks=_REPLAY_TASKS,
+        tasks=_tasks(name),
     ).strip()
+
+
+def _tasks(name: str, more: str = "") -> str:
+    return _REPLAY_TASKS.format(name=name, more=more)
 
 
 def _within(limit: ChangeLimit | None) -> str:

@@ -1,8 +1,9 @@
 """The DAG `<name>__replay` of one pipeline.
 
 ```
-plan --> run --> compare --> gate --> approve --> publish --> verify --> clean
-                                             '-> discard (rejected)  '-> quality
+action --> plan --> run --> compare --> gate --> approve --> publish --> verify --> clean
+       '-> roll_back                                    '-> discard (rejected)  '-> quality
+       '-> remove
 ```
 
 A run publishes the range of days that somebody chooses in the form. A run with a partition key publishes that one day,
@@ -22,7 +23,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, CronPartitionTimetable, TriggerRule, task
 from airflow.utils.types import DagRunType
 
-from deltaworks.airflow import quality, replay_tasks, reprocess_tasks
+from deltaworks.airflow import quality, replay_actions, replay_tasks, reprocess_tasks
 from deltaworks.airflow.access import Access
 from deltaworks.airflow.assets import assets_of
 from deltaworks.airflow.docs import replay_doc
@@ -111,15 +112,15 @@ def add_tasks(
         notifiers=options.get("notifiers"),
         by_policy=by_policy,
     )
-    # A skipped approval is one that nobody asked for. After a rejection this task is skipped, whatever its rule; so it
-    # is after a plan that was skipped, with all tasks between.
+    # A skipped approval is one that nobody asked for; if nothing was planned, the gate is skipped, too. After a
+    # rejection this task is skipped, whatever its rule.
     published = PublishOperator(
         task_id="publish",
         pipeline=name,
         replay=_REPLAY,
         access=access,
         execution_timeout=_LONG,
-        trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS if by_policy else TriggerRule.NONE_FAILED,
+        trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
         tables=tables,
         by_policy=by_policy,
         outlets=assets_of(tables.all, options),
@@ -137,7 +138,11 @@ def add_tasks(
         )
         gate >> decided >> [approve, published, unchanged]
     else:
-        gate >> approve
+        gate >> [approve, published]
+        chosen = task.branch(task_id="action")(replay_actions.action)(name)
+        rolled_back = task(task_id="roll_back", execution_timeout=_LONG)(replay_actions.roll_back)(name, access=access)
+        removed = task(task_id="remove", execution_timeout=_SHORT)(replay_actions.remove)(name, access=access)
+        chosen >> [plan, rolled_back, removed]
     approve >> [published, discarded]
     published >> verified >> cleaned
     if checked:

@@ -14,6 +14,11 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.topology.checks import table_names
 from deltaworks.topology.nodes.sinks import TableKind
 
+_ACTIONS = {
+    "replay": "replay: process history again",
+    "roll back": "roll back: restore what a replay has replaced, or the stream before a hand-over",
+    "discard": "discard: remove a replay that is not published",
+}
 _ORDERS = {
     "recorded": "recorded: the order in which the stream processed the records",
     "time": "time: the order of the records' timestamps",
@@ -45,6 +50,21 @@ class Tables:
 def replay_form(tables: Tables) -> dict[str, Param]:
     """The fields of the form of `<name>__replay`."""
     return {
+        "action": Param(
+            "replay",
+            type="string",
+            enum=list(_ACTIONS),
+            values_display=dict(_ACTIONS),
+            title="Action",
+            description="The fields after Run are for a new replay.",
+        ),
+        "run": Param(
+            "",
+            type="string",
+            title="Run",
+            description="The replay to roll back or discard: the id of its run of this DAG, or of the replay itself "
+            "(log of `plan`). Empty for a new replay.",
+        ),
         "from": _day("From", "First UTC day to publish; empty: from the beginning, or the day of a backfill."),
         "to": _day("To", "First UTC day not to publish; empty: up to the last complete day."),
         "tables": _tables(

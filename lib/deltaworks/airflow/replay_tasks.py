@@ -216,8 +216,13 @@ def run_id_of(dag_run: Any, number: int = 1) -> str:
         dag_run: Airflow's.
         number: which replay of the DAG run this is, from 1.
     """
-    readable = re.sub(r"[^0-9A-Za-z]+", "-", dag_run.run_id)[:_NAME].strip("-")
-    digest = hashlib.sha256(f"{dag_run.dag_id}/{dag_run.run_id}".encode()).hexdigest()[:8]
+    return id_of(dag_run.dag_id, dag_run.run_id, number)
+
+
+def id_of(dag_id: str, dag_run_id: str, number: int = 1) -> str:
+    """Likewise, by the ids of the DAG and its run."""
+    readable = re.sub(r"[^0-9A-Za-z]+", "-", dag_run_id)[:_NAME].strip("-")
+    digest = hashlib.sha256(f"{dag_id}/{dag_run_id}".encode()).hexdigest()[:8]
     return f"{readable}-{digest}" + (f"-{number}" if number > 1 else "")
 
 

@@ -45,6 +45,7 @@ def main() -> None:
     dag = replay_dag(NAME)
     ends = {
         "without approval": run(dag, approval=False),
+        "discard": run(dag, conf={"action": "discard", "run": "of-another"}),
         **({"approved": run(dag, option="Approve"), "rejected": run(dag, option="Reject")} if AIRFLOW_3_3 else {}),
         "gate not passed": run(dag, passes=False),
         "approval marked as success": run(dag, mark_success_pattern="approve"),
@@ -54,7 +55,14 @@ def main() -> None:
 
 
 def run(
-    dag: Any, *, approval: bool = True, option: str = "", passes: bool = True, equal: bool = False, **how: Any
+    dag: Any,
+    *,
+    approval: bool = True,
+    option: str = "",
+    passes: bool = True,
+    equal: bool = False,
+    conf: dict[str, Any] | None = None,
+    **how: Any,
 ) -> Run:
     """Runs the DAG to its end.
 
@@ -64,6 +72,7 @@ def run(
         option: what a person answers if asked.
         passes: what the gate says.
         equal: whether production equals the replay.
+        conf: the form; None: of a new replay.
         how: see `DAG.test`.
     """
     from airflow.models.taskinstance import TaskInstance
@@ -97,7 +106,14 @@ def run(
         patch.setattr(TriggerDagRunOperator, "execute", lambda operator, context: notes.done.append("quality"))
         person.start()
         try:
-            conf = {"reason": "prices", "approval": approval} if "approval" in dag.params else {}
+            if conf is None:
+                new = {
+                    "action": "replay",
+                    "run": "",
+                    "reason": "prices",
+                    "approval": approval,
+                }  # `dag.test` keeps the last
+                conf = new if "approval" in dag.params else {}
             ended = dag.test(logical_date=None, run_conf=conf, **how)
         finally:
             over.set()

@@ -130,10 +130,13 @@ def test_a_replay_goes_from_plan_to_clean_and_is_approved_or_discarded_after_the
     tasks = dags[f"{name}__replay"]["tasks"]
 
     assert {name: task["downstream"] for name, task in tasks.items()} == {
+        "action": ["plan", "remove", "roll_back"],
+        "roll_back": [],
+        "remove": [],
         "plan": ["run"],
         "run": ["compare"],
         "compare": ["gate"],
-        "gate": ["approve"],
+        "gate": ["approve", "publish"],
         "approve": ["discard", "publish"],
         "publish": ["verify"],
         "verify": ["clean", "quality"],
@@ -147,7 +150,7 @@ def test_a_replay_goes_from_plan_to_clean_and_is_approved_or_discarded_after_the
 def test_a_replay_has_a_form_and_runs_when_somebody_says_so(dags: dict[str, dict[str, Any]], name: str) -> None:
     dag = dags[f"{name}__replay"]
 
-    assert dag["params"] == ["from", "to", "tables", "order", "hand_over", "approval", "reason"]
+    assert dag["params"] == ["action", "run", "from", "to", "tables", "order", "hand_over", "approval", "reason"]
     assert (dag["scheduled"], dag["catchup"]) == (True, False), "only a periodic DAG can have a backfill"
     assert {*BY_HAND, "backfill"} <= set(dag["run_types"])
 

@@ -38,6 +38,8 @@ def test_tables_with_and_without_days_are_told_apart() -> None:
 
 def test_no_field_has_to_be_given() -> None:
     assert {name: field.resolve() for name, field in replay_form(TABLES).items()} == {
+        "action": "replay",
+        "run": "",
         "from": None,
         "to": None,
         "tables": [],

@@ -24,6 +24,15 @@ def test_without_approval_it_is_published_at_once_and_nobody_is_asked(runs: dict
     assert run.phases == [*BEFORE, "publish", "verify", "quality"]
 
 
+def test_another_action_plans_and_publishes_nothing(runs: dict[str, Run]) -> None:
+    run = runs["discard"]
+
+    assert (run.state, run.phases, run.asked) == ("success", [], [])
+    assert {task for task, state in run.tasks.items() if state != "skipped"} == {"action"}, (
+        "there was nothing to remove"
+    )
+
+
 @ANSWERS
 def test_what_was_approved_is_published_and_cleaned_up(runs: dict[str, Run]) -> None:
     run = runs["approved"]

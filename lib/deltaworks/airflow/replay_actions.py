@@ -1,0 +1,111 @@
+"""What the form of `<name>__replay` can ask for besides a new replay: to roll one back, or to remove one.
+
+A run is named by its id, which the log of `plan` has, or by the id of the DAG run that made it, which is on the page.
+Each task may be retried: what is rolled back or removed already stays so.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from deltaworks.airflow import replay_tasks
+from deltaworks.airflow.access import ENVIRONMENT, Access
+from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, reporter, requester
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.names import RUN
+
+log = logging.getLogger(__name__)
+ACTIONS = {"replay": "plan", "roll back": "roll_back", "discard": "remove"}
+"""Choice in the form -> the first task."""
+
+
+def action(name: str, params: Any = None) -> str:
+    """The id of the next task, as chosen in the form."""
+    chosen, run = params["action"], params["run"].strip()
+    if chosen != "replay" and not run:
+        raise AirflowFailException(f"Say which replay to {chosen}: the field Run is empty.")
+    if chosen == "replay" and run:
+        raise AirflowFailException(
+            f"The field Run says {run}, but a new replay gets a new id: empty it, or choose another action."
+        )
+    log.info("%s %s", chosen, run)
+    return ACTIONS[chosen]
+
+
+def roll_back(name: str, params: Any = None, dag_run: Any = None, access: Access = ENVIRONMENT) -> str:
+    """Restores what a run has replaced, or the stream before a hand-over; returns the id of the run."""
+    from deltaworks.replay import handover, runs
+
+    settings = access.settings()
+    own = PipelinePaths.of(settings, name)
+    by = requester(dag_run)
+    with no_retry_where_it_cannot_help():
+        run = known_as(name, params["run"], _published(own), "published or handed over to")
+        if own.handover(run).exists():
+            done = len(handover.undo(settings, run, requested_by=by, report=reporter()).tables)
+        else:
+            done = len(runs.rollback(settings, run, requested_by=by).tables)
+    log.info("%s tables have the rows again that they had before %s", done, run)
+    return run
+
+
+def remove(name: str, params: Any = None, access: Access = ENVIRONMENT) -> str:
+    """Removes a run that has not been published; returns its id.
+
+    Raises:
+        AirflowSkipException: there is no such run any more.
+    """
+    from deltaworks.replay import runs
+
+    settings = access.settings()
+    unfinished = [plan.run_id for plan in runs.unfinished(settings, name)]
+    with no_retry_where_it_cannot_help():
+        try:
+            run = known_as(name, params["run"], unfinished, "unfinished")
+        except UnknownRun as error:
+            raise AirflowSkipException(f"nothing to remove: {error}") from error
+        replay_tasks.patiently(lambda: runs.discard(settings, run))
+    log.info("replay %s is removed; production is unchanged", run)
+    return run
+
+
+class UnknownRun(AirflowFailException):
+    """The form names a run that is not there."""
+
+
+def known_as(name: str, given: str, known: Sequence[str], what: str) -> str:
+    """The id of a run that somebody has named.
+
+    Args:
+        name: the pipeline.
+        given: the id of the run, or that of the DAG run that has made it.
+        known: the ids that there are.
+        what: what these runs are.
+
+    Raises:
+        UnknownRun: there is none.
+    """
+    given = given.strip()
+    if given in known:
+        return given
+    made = [run for dag in (f"{name}__replay", f"{name}__reprocess") for run in _made_by(dag, given, known)]
+    if made:
+        return made[-1]
+    raise UnknownRun(f"No run {given!r} of {name} is {what}.\nThose that are: {', '.join(sorted(known)) or 'none'}")
+
+
+def _made_by(dag_id: str, dag_run: str, known: Sequence[str]) -> list[str]:
+    """The known runs of a DAG run, oldest first: one that is cleared after its replay has ended makes another."""
+    first = replay_tasks.id_of(dag_id, dag_run)
+    numbers = {run: int(run.removeprefix(f"{first}-")) for run in known if re.fullmatch(f"{first}-[0-9]+", run)}
+    return [*([first] if first in known else []), *sorted(numbers, key=numbers.__getitem__)]
+
+
+def _published(own: PipelinePaths) -> list[str]:
+    files = [*own.publications.glob("*.json"), *own.handovers.glob("*.json")]
+    return [file.stem for file in files if RUN.allows(file.stem)]
