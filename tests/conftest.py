@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.stack.lifecycle import down
+from tests.support.in_memory import memory
 from tests.support.live_stack import LiveStack, reachable
 
 _NEED_AIRFLOW = ("tests/integration", "tests/system/healing")
@@ -30,14 +30,13 @@ _WITHOUT = {
     "tests/system/soak/test_models.py",
 }
 """Files in them whose tests start none, or components of their own."""
-_MEMORY, _ROOM_BYTES = Path("/dev/shm"), 8_000_000_000
 _STACK: pytest.StashKey[LiveStack] = pytest.StashKey()
 
 
 def pytest_configure() -> None:
     """Whoever ends pytest politely gets the fixtures torn down, as after Ctrl-C."""
-    if _in_memory():
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # those of all processes
+    if (place := memory()) is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))  # those of all processes
     main = sys.modules["__main__"]
     if not hasattr(main, "__file__"):  # one of several processes: PySpark would take it for its doctests, and end it
         main.__file__ = __file__
@@ -46,11 +45,6 @@ def pytest_configure() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
-
-
-def _in_memory() -> bool:
-    """Whether the folders of tests fit into memory, where nothing waits for a disk."""
-    return os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES
 
 
 class FileByFile(LoadScopeScheduling):  # type: ignore[misc]

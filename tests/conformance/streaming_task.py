@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 
 from deltaworks import DeadLetters, Pipeline, Plan, StreamsBuilder, StreamsError
 from deltaworks.kernel.stores.state import StateReader
@@ -20,6 +19,7 @@ from tests.conformance.hosts import Entries, Failure, Host, Observed, Run
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.support.fault_points import DRIVER, WORKER
+from tests.support.in_memory import temporary_folder
 
 _POINTS = sorted(point for point in {*WORKER, *DRIVER} if not point.startswith("kafka."))
 
@@ -62,7 +62,7 @@ def task_host(rng: Random, *, failures: float = 0.5, lost_disks: float = 0.2, sh
     """
 
     def host(run: Run) -> Observed:
-        with TemporaryDirectory(prefix="deltaworks-case-") as home:
+        with temporary_folder("deltaworks-case-") as home:
             return _run(run, Path(home), rng, failures, lost_disks, shards)
 
     return host

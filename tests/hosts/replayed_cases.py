@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from tests.conformance.streaming_task import pipeline_of
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.hosts.replays import replay_host, replayed_stores, run_with_kills, steps_of, streamed_stores
+from tests.support.in_memory import temporary_folder
 
 Sent = Counter[tuple[str, RawRecord]]
 
@@ -47,7 +47,7 @@ def difference(case: Case, partitions: int, rng: Random) -> str | None:
     run = run_of(case, partitions, rng)
     if run is None:
         return None
-    with TemporaryDirectory(prefix="deltaworks-case-") as home:
+    with temporary_folder("deltaworks-case-") as home:
         return _difference(run, Path(home), rng)
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 
 from deltaworks import Plan
 from deltaworks.runtime.replay.steps import Step, begun_later
@@ -23,6 +22,7 @@ from tests.conformance.data import Case
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.hosts.replayed_cases import cases, run_of, sent_records, streamed_case
 from tests.hosts.replays import replay_host, steps_of
+from tests.support.in_memory import temporary_folder
 
 
 @dataclass
@@ -52,7 +52,7 @@ def try_case(case: Case, partitions: int, rng: Random, tried: Tried) -> str | No
         reaches[back_ms].append(topic)
     if not reaches:
         return None
-    with TemporaryDirectory(prefix="deltaworks-case-") as home:
+    with temporary_folder("deltaworks-case-") as home:
         stream = streamed_case(run, Path(home))
         assert stream.kafka is not None
         steps = steps_of(stream)

@@ -71,11 +71,19 @@ class Review:
             )
 
     def is_first(self, settings: Settings, name: str) -> bool:
-        """Whether the code is of a pipeline that has not run here yet; the report says so then."""
+        """Whether the code is of a pipeline that has not run here yet; the report says so then.
+
+        Raises:
+            ConfigurationError: the code has no such pipeline.
+        """
+        from deltaworks.control import jobs
         from deltaworks.control.checkpoint import stored_plan
         from deltaworks.control.paths import PipelinePaths
 
-        if self.code is None or stored_plan(PipelinePaths.of(settings, name).current.plan) is not None:
+        if self.code is None:
+            return False
+        jobs.load(settings, name)
+        if stored_plan(PipelinePaths.of(settings, name).current.plan) is not None:
             return False
         if self.report is not None:
             replace_file(

@@ -16,10 +16,9 @@ from deltaworks.settings import Settings
 from deltaworks.stack.components import read_components
 from deltaworks.stack.jars import ensure_jars
 from deltaworks.stack.java import find_java
+from tests.support.in_memory import memory
 
 _SOURCES = Path(__file__).parent / "java"
-_MEMORY = Path("/dev/shm")
-"""Where RocksDB makes a database in a millisecond; a disk takes twenty."""
 
 
 class OracleError(RuntimeError):
@@ -33,7 +32,8 @@ class KafkaStreams:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="oracle-", dir=_MEMORY if _MEMORY.is_dir() else None))
+        # In memory, RocksDB makes a database in a millisecond; a disk takes twenty.
+        self._folder = Path(tempfile.mkdtemp(prefix="oracle-", dir=memory()))
         java = find_java(settings, read_components(settings.infra).java_versions)
         # The second set brings the test driver, and Kafka Streams once more.
         jars = {jar.name: jar for name in ("kafka-streams-api", "kafka-streams") for jar in ensure_jars(settings, name)}

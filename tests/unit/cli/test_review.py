@@ -141,6 +141,8 @@ def test_a_pipeline_that_is_new_has_nothing_to_replay(
     assert "wordcount has not run here yet" in capsys.readouterr().out
     assert "## `wordcount` has not run yet" in (tmp_path / "report.md").read_text()
     assert notes.done == []
+    with pytest.raises(ConfigurationError, match="wordcuont"):
+        commands.replay("wordcuont", code_of="branch", from_=None, to=None, tables=None)
 
 
 @pytest.mark.parametrize(
