@@ -26,7 +26,7 @@ import psutil
 import pytest
 import yaml
 from deltalake import DeltaTable
-from sqlalchemy import create_engine
+from sqlalchemy import NullPool, create_engine
 
 from deltaworks.control import heartbeat
 from deltaworks.control.registry_schema import metadata
@@ -178,7 +178,7 @@ class Team:
         ours = files_below(self.home, self.project, self.folder / "airflow")
         assert holding(ours, self.password) == []
         assert len(ours) > 500
-        with closing(create_engine(self.secrets["REGISTRY_URL"]).connect()) as registry:
+        with closing(create_engine(self.secrets["REGISTRY_URL"], poolclass=NullPool).connect()) as registry:
             rows = [str(row) for table in metadata.tables.values() for row in registry.execute(table.select())]
         assert len(rows) > 2 and [row for row in rows if self.password in row] == []
         commands = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
