@@ -13,13 +13,13 @@ import pytest
 
 from deltaworks import ChangeLimit, Pipeline, Reprocess, SessionWindows, StreamsBuilder, TimeWindows
 from deltaworks.errors import ConfigurationError
-from deltaworks.lakehouse.publish.comparison import Comparison, Sum
+from deltaworks.lakehouse.publish.comparison import Sum
 from deltaworks.lakehouse.publish.publication import Publication
 from deltaworks.replay import runs
 from deltaworks.replay.days import NoCompleteDayError
 from deltaworks.replay.model import PHASES
-from deltaworks.replay.phases import ReplayRun
 from deltaworks.replay.plan import DAY_MS
+from deltaworks.replay.report import comparison_of
 from deltaworks.settings import Settings
 from deltaworks.testing.topics import RawRecord
 from tests.hosts.beside import Beside, stand_beside
@@ -74,10 +74,6 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Beside:
     return stand_beside(streamed(tmp_path), monkeypatch)
 
 
-def comparison_of(run: ReplayRun) -> Comparison:
-    return msgspec.json.decode(run.paths.comparison.read_bytes(), type=Comparison)
-
-
 def test_only_the_tables_and_days_that_differ_are_published(beside: Beside) -> None:
     before = beside.rows()
     beside.pipeline = replace(beside.pipeline, topology=topology(odd=778))
@@ -96,7 +92,7 @@ def test_only_the_tables_and_days_that_differ_are_published(beside: Beside) -> N
     assert {table for table in after if after[table] != before[table]} == {"amounts", "sums"}
     again = beside.start(from_ms=day(0), to_ms=day(5))
     beside.advance(again, "compare")
-    assert comparison_of(again).equal, "nothing that differs was left out"
+    assert comparison_of(again.paths).equal, "nothing that differs was left out"
 
 
 def test_if_nothing_differs_nothing_is_published_and_nothing_is_left(beside: Beside) -> None:
@@ -157,7 +153,7 @@ def test_limited_sums_are_in_the_comparison(beside: Beside) -> None:
         row["value"] for row in beside.rows()["amounts"] if day(2) <= row["timestamp"].timestamp() * 1000 < day(3)
     ]
     expected = Sum(before=sum(amounts), change=-7 * amounts.count(ODD))
-    found = {table.table: table.sums for table in comparison_of(run).tables}
+    found = {table.table: table.sums for table in comparison_of(run.paths).tables}
     assert found["amounts"] == found["sums"] == {"value": expected}
     assert found["counts"] == {}
 

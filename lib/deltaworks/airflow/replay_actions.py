@@ -1,4 +1,4 @@
-"""What the form of `<name>__replay` can ask for besides a new replay: to roll one back, or to remove one.
+"""Rolls a replay back, or removes one: what the form of `<name>__replay` asks for besides a new replay.
 
 A run is named by its id, which the log of `plan` has, or by the id of the DAG run that made it, which is on the page.
 Each task may be retried: what is rolled back or removed already stays so.
@@ -39,17 +39,12 @@ def action(name: str, params: Any = None) -> str:
 
 def roll_back(name: str, params: Any = None, dag_run: Any = None, access: Access = ENVIRONMENT) -> str:
     """Restores what a run has replaced, or the stream before a hand-over; returns the id of the run."""
-    from deltaworks.replay import handover, runs
+    from deltaworks.replay import handover
 
     settings = access.settings()
-    own = PipelinePaths.of(settings, name)
-    by = requester(dag_run)
     with no_retry_where_it_cannot_help():
-        run = known_as(name, params["run"], _published(own), "published or handed over to")
-        if own.handover(run).exists():
-            done = len(handover.undo(settings, run, requested_by=by, report=reporter()).tables)
-        else:
-            done = len(runs.rollback(settings, run, requested_by=by).tables)
+        run = known_as(name, params["run"], _published(PipelinePaths.of(settings, name)), "published or handed over to")
+        done = handover.take_back(settings, run, requested_by=requester(dag_run), report=reporter())
     log.info("%s tables have the rows again that they had before %s", done, run)
     return run
 

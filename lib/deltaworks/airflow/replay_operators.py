@@ -175,7 +175,7 @@ class ApproveReplayOperator(HITLBranchOperator):
         replay_tasks.require_turn(state, "publish")
         if "publish" in state.done:
             raise AirflowSkipException(f"replay {self.replay} is published: nothing to approve")
-        why = reprocess_tasks.decided(settings, self.pipeline, self.replay).why if self.by_policy else None
+        why = reprocess_tasks.decided(run).why if self.by_policy else None
         self.body = markdown(run.paths, run.plan, state, why)
         super().execute(context)
 

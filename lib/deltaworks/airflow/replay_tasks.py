@@ -141,19 +141,23 @@ def clean(name: str, run: str, access: Access = ENVIRONMENT) -> None:
 
 def discard(name: str, run: str, ti: Any = None, access: Access = ENVIRONMENT) -> None:
     """Removes a rejected replay; production is unchanged."""
-    from deltaworks.replay import runs
-
     rejected_by = ti.xcom_pull(task_ids="approve", key="rejected_by")
     if rejected_by is None:
         raise AirflowSkipException("nobody has rejected this: marking the task `approve` does not answer it")
     log.info("rejected by %s", rejected_by)
-    settings = access.settings()
+    throw_away(access.settings(), name, run)
+    log.info("replay %s is removed; nothing was published", run)
+
+
+def throw_away(settings: Settings, name: str, run: str) -> None:
+    """Removes a replay; completes a removal that was killed."""
+    from deltaworks.replay import runs
+
     paths = _paths(settings, name, run)
     if paths.plan.exists():
         with no_retry_where_it_cannot_help():
             patiently(lambda: runs.discard(settings, run))
     shutil.rmtree(paths.root, ignore_errors=True)
-    log.info("replay %s is removed; nothing was published", run)
 
 
 def advance(name: str, run: str, phase: Phase, access: Access = ENVIRONMENT) -> ReplayState | None:

@@ -6,7 +6,6 @@ What the pipeline's `reprocess=` says is read again by each task, so no mark or 
 from __future__ import annotations
 
 import logging
-import shutil
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,14 @@ from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, requester
 from deltaworks.control import jobs
 from deltaworks.control.checkpoint import stored_plan
 from deltaworks.control.paths import PipelinePaths
+from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.dsl.reprocess import Reprocess
 from deltaworks.replay.model import ReplayPaths, ReplayRequest
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.lakehouse.publish.decision import Decision
+    from deltaworks.replay.phases import ReplayRun
 
 log = logging.getLogger(__name__)
 _DAY = timedelta(days=1)
@@ -36,7 +37,9 @@ def plan(name: str, dag_run: Any = None, access: Access = ENVIRONMENT) -> str:
         AirflowSkipException: the stream has nothing that could be processed again, or no complete day.
     """
     settings = access.settings()
-    policy = policy_of(settings, name)
+    with no_retry_where_it_cannot_help():
+        pipeline = jobs.load(settings, name)
+    policy = policy_of(pipeline)
     if stored_plan(PipelinePaths.of(settings, name).current.plan) is None:
         raise AirflowSkipException(f"{name} has not run yet: nothing to reprocess")
     first, end = days_of(policy, dag_run)
@@ -76,22 +79,24 @@ def decide(name: str, run: str, access: Access = ENVIRONMENT) -> str:
     if replay_tasks.has_ended(settings, name, run):
         log.info("replay %s has ended: nothing to decide", run)
         return "publish"
-    decision = decided(settings, name, run)
+    decision = _decided(settings, run)
     log.info("%s", decision.why)
     return {"publish": "publish", "ask": "approve", "nothing": "unchanged"}[decision.answer]
 
 
-def decided(settings: Settings, name: str, run: str) -> Decision:
-    """What the pipeline's `reprocess=` says about a replay that has passed the gate."""
-    import msgspec
-
-    from deltaworks.lakehouse.publish.comparison import Comparison
+def decided(replay: ReplayRun) -> Decision:
+    """Decides about a replay that has passed the gate, as the pipeline's `reprocess=` says."""
     from deltaworks.lakehouse.publish.decision import decide as decide_by
+    from deltaworks.replay.report import comparison_of
 
+    replay_tasks.require_turn(replay.paths.read_state(), "publish")
+    return decide_by(policy_of(replay.pipeline), comparison_of(replay.paths))
+
+
+def _decided(settings: Settings, run: str) -> Decision:
     with no_retry_where_it_cannot_help():
-        paths = replay_tasks.resume(settings, run).paths
-    replay_tasks.require_turn(paths.read_state(), "publish")
-    return decide_by(policy_of(settings, name), msgspec.json.decode(paths.comparison.read_bytes(), type=Comparison))
+        replay = replay_tasks.resume(settings, run)
+    return decided(replay)
 
 
 def approved_by(settings: Settings, name: str, run: str, ti: Any) -> str | None:
@@ -102,7 +107,7 @@ def approved_by(settings: Settings, name: str, run: str, ti: Any) -> str | None:
     """
     if replay_tasks.has_ended(settings, name, run):
         return None
-    decision = decided(settings, name, run)
+    decision = _decided(settings, run)
     match decision.answer:
         case "publish":
             return f"reprocess= of {name}: {decision.why}"
@@ -118,31 +123,24 @@ def unchanged(name: str, run: str, access: Access = ENVIRONMENT) -> None:
     Raises:
         AirflowFailException: production differs.
     """
-    from deltaworks.replay import runs
-
     settings = access.settings()
-    paths = ReplayPaths.of(PipelinePaths.of(settings, name), run)
-    if paths.plan.exists():
-        decision = decided(settings, name, run)
+    if ReplayPaths.of(PipelinePaths.of(settings, name), run).plan.exists():
+        decision = _decided(settings, run)
         if decision.answer != "nothing":
             raise AirflowFailException(f"Production is not equal: {decision.why}. Clear the task `decide`.")
-        with no_retry_where_it_cannot_help():
-            replay_tasks.patiently(lambda: runs.discard(settings, run))
-    shutil.rmtree(paths.root, ignore_errors=True)
+    replay_tasks.throw_away(settings, name, run)
     log.info("production holds what %s has computed; nothing was published", run)
 
 
-def policy_of(settings: Settings, name: str) -> Reprocess:
-    """What the pipeline says.
+def policy_of(pipeline: Pipeline) -> Reprocess:
+    """Returns the pipeline's `reprocess=`.
 
     Raises:
-        AirflowFailException: it says nothing any more.
+        AirflowFailException: it has none any more.
     """
-    with no_retry_where_it_cannot_help():
-        policy = jobs.load(settings, name).reprocess
-    if policy is None:
-        raise AirflowFailException(f"jobs/{name}.py has no reprocess= any more, so there is nothing to do.")
-    return policy
+    if pipeline.reprocess is None:
+        raise AirflowFailException(f"jobs/{pipeline.name}.py has no reprocess= any more, so there is nothing to do.")
+    return pipeline.reprocess
 
 
 def _date(moment: datetime) -> date:

@@ -113,13 +113,11 @@ def replay(
     """
     from deltaworks.control import code
     from deltaworks.replay import runs
-    from deltaworks.replay.model import PHASES, ReplayRequest
+    from deltaworks.replay.model import ReplayRequest
 
     settings, steps = Settings.from_environment(), Steps()
     asked = Review(code_of, report_to, fail_on or ())
-    asked.require(
-        until=PHASES.index(until), gate=PHASES.index("gate"), hand_over=hand_over, yes=yes, resume=resume is not None
-    )
+    asked.require(until, hand_over=hand_over, yes=yes, resume=resume is not None)
     if days is not None and (from_ is not None or to is not None):
         raise ConfigurationError("--days counts back from the newest complete day.", hint="leave out --from and --to")
     home.make(settings)
@@ -290,14 +288,11 @@ def rollback(run: Annotated[str, typer.Argument(help="Id of a published replay."
 
     After a handover, the previous checkpoint resumes where it stopped; its code has to be back in `jobs/`.
     """
-    from deltaworks.replay import handover, runs
+    from deltaworks.replay import handover
 
     settings = Settings.from_environment()
     with Steps().step(f"roll back {run}") as report:
-        if handover.record_of(settings, run) is not None:
-            count = len(handover.undo(settings, run, requested_by=user(), report=report).tables)
-        else:
-            count = len(runs.rollback(settings, run, requested_by=user()).tables)
+        count = handover.take_back(settings, run, requested_by=user(), report=report)
         report(f"{count} tables restored")
 
 
@@ -324,14 +319,12 @@ def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:
 
 def _show(run: ReplayRun) -> None:
     """Prints what the run would change and what the gate found."""
-    import msgspec
 
     from deltaworks.cli.quality import print_verdicts
     from deltaworks.cli.replay_report import print_comparison
-    from deltaworks.lakehouse.publish.comparison import Comparison
-    from deltaworks.replay.work import verdicts_of
+    from deltaworks.replay.report import comparison_of, verdicts_of
 
-    print_comparison(msgspec.json.decode(run.paths.comparison.read_bytes(), type=Comparison))
+    print_comparison(comparison_of(run.paths))
     verdicts = verdicts_of(run.paths)
     if all(verdict.passed for verdict in verdicts):
         out.print(f"Gate: all {len(verdicts)} checks passed.")

@@ -17,7 +17,7 @@ from deltaworks.files import replace_file
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
-    from deltaworks.replay.model import ReplayState
+    from deltaworks.replay.model import Phase, ReplayState
     from deltaworks.replay.phases import ReplayRun
 
 FAIL_ON = ("different", "limit", "incompatible")
@@ -39,17 +39,18 @@ class Review:
     def wanted(self) -> bool:
         return self.code is not None or self.report is not None or bool(self.fail_on)
 
-    def require(self, *, until: int, gate: int, **publishing: bool) -> None:
+    def require(self, until: Phase, **publishing: bool) -> None:
         """Checks the options before anything is done.
 
         Args:
             until: the last phase.
-            gate: the phase after which something can be said.
             publishing: options that only make sense where something is published -> whether they are given.
 
         Raises:
             ConfigurationError: options contradict each other.
         """
+        from deltaworks.replay.model import PHASES
+
         if unknown := sorted(set(self.fail_on) - set(FAIL_ON)):
             raise ConfigurationError(
                 f"--fail-on {', '.join(unknown)}: there is no such reason.", hint=", ".join(FAIL_ON)
@@ -60,7 +61,7 @@ class Review:
                 f"{', '.join(given)}: with --code, nothing is published and the run is removed.",
                 hint=f"leave out {', '.join(given)}, or --code",
             )
-        if self.wanted and until < gate:
+        if self.wanted and PHASES.index(until) < PHASES.index("gate"):
             raise ConfigurationError(
                 "--code, --report and --fail-on say what the gate has found, too, but --until ends before it.",
                 hint="leave out --until",
@@ -111,12 +112,10 @@ class Review:
         return list(self._failures(run, fits))
 
     def _failures(self, run: ReplayRun, fits: str | None) -> Iterator[str]:
-        import msgspec
-
-        from deltaworks.lakehouse.publish.comparison import Comparison
         from deltaworks.lakehouse.publish.decision import decide
+        from deltaworks.replay.report import comparison_of
 
-        comparison = msgspec.json.decode(run.paths.comparison.read_bytes(), type=Comparison)
+        comparison = comparison_of(run.paths)
         if "different" in self.fail_on and not comparison.equal:
             yield f"different: {comparison.differences:,} rows differ"
         if "limit" in self.fail_on and run.pipeline.reprocess is not None:

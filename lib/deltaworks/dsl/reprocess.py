@@ -138,8 +138,7 @@ def _limits(policy: Reprocess, tables: Mapping[str, DeltaSink]) -> Iterator[Prob
         yield Problem(f"reprocess= has a limit of share={limit.share!r}.", hint="a number from 0; 0.01 is 1 %")
     for name, share in limit.sums.items():
         table, _, column = str(name).partition(".")
-        summed = {} if table not in tables else dict.fromkeys(summable(tables[table]))
-        if column not in summed:
+        if table not in tables or column not in summable(tables[table]):
             known = sorted(f"{table}.{each}" for table, sink in tables.items() for each in summable(sink))
             yield Problem(
                 f"reprocess= limits the sum of {name!r}, which is no column of numbers that is reprocessed.",

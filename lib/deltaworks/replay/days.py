@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -21,7 +21,7 @@ from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
-from deltaworks.replay.model import ReplayPlan, day_of
+from deltaworks.replay.model import ReplayPlan, begin_of, day_of
 from deltaworks.replay.plan import DAY_MS
 from deltaworks.topology.nodes.aggregates import SessionAggregate
 
@@ -92,23 +92,6 @@ def publishable(
     return begin, end
 
 
-def newest(
-    root: Path, windowed: Collection[str], sessions: Collection[str], count: int, now_ms: int
-) -> tuple[int, int]:
-    """The newest complete days of production: the first, and the one after the last.
-
-    Args:
-        root: folder of the production tables.
-        windowed: the windowed tables; without one, days are complete when they are over.
-        sessions: those of them whose windows are sessions.
-        count: how many days.
-        now_ms: the time.
-    """
-    _, end_ms = publishable((root,), windowed, sessions, None, None)
-    end_ms = now_ms // DAY_MS * DAY_MS if end_ms is None else end_ms
-    return end_ms - count * DAY_MS, end_ms
-
-
 def widened(
     roots: Collection[Path], sessions: Collection[str], days: tuple[int, int], within: tuple[int | None, int | None]
 ) -> tuple[int | None, int | None]:
@@ -177,7 +160,7 @@ def _first_day(table: Path) -> int | None:
     log = DeltaLog(table)
     log.load()
     days = min((layout.partition_of(path)["window_date"] for path in log.files), default=None)
-    return None if days is None else (date.fromisoformat(days) - date(1970, 1, 1)).days * DAY_MS
+    return None if days is None else begin_of(days)
 
 
 def _first_open_day(table: Path) -> int | None:

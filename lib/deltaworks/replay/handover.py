@@ -28,7 +28,7 @@ from deltaworks.lakehouse.publish import ownership
 from deltaworks.lakehouse.publish.ownership import Handover, HandoverRequest
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.names import RUN
-from deltaworks.replay import same_topics
+from deltaworks.replay import runs, same_topics
 from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
 from deltaworks.replay.plan import extended
@@ -128,6 +128,16 @@ def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report =
     done = ownership.read(record)
     assert done is not None
     return done
+
+
+def take_back(settings: Settings, run_id: str, *, requested_by: str, report: Report = lambda _: None) -> int:
+    """Takes back what a run has published, or the hand-over to it; returns the number of tables that are restored.
+
+    Raises like `undo` and `runs.rollback`.
+    """
+    if record_of(settings, run_id) is not None:
+        return len(undo(settings, run_id, requested_by=requested_by, report=report).tables)
+    return len(runs.rollback(settings, run_id, requested_by=requested_by).tables)
 
 
 def record_of(settings: Settings, run_id: str) -> Path | None:

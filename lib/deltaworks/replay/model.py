@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -267,3 +267,14 @@ def locked(path: Path, *, wait: bool) -> Iterator[None]:
 def day_of(time_ms: int) -> str:
     """The UTC date of a moment."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).date().isoformat()
+
+
+def begin_of(day: str) -> int:
+    """The first moment (ms) of a UTC date."""
+    return (date.fromisoformat(day) - date(1970, 1, 1)) // timedelta(milliseconds=1)
+
+
+def range_of(from_ms: int | None, to_ms: int | None) -> str:
+    """A range of days, for people."""
+    begin = "the beginning" if from_ms is None else day_of(from_ms)
+    return f"{begin} to {'the last batch' if to_ms is None else day_of(to_ms)}"

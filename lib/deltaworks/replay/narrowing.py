@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import date
 
 from deltaworks.lakehouse.publish.comparison import Comparison, TableComparison
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
-from deltaworks.replay.model import Narrowed
+from deltaworks.replay.model import Narrowed, begin_of
 from deltaworks.replay.plan import DAY_MS
 
 Range = tuple[int | None, int | None]
@@ -41,7 +40,7 @@ def narrowed(
     tables = tuple(schema.name for schema in schemas if schema.name in chosen)
     begin, end = within
     if not any(map(_needs_all_days, different)):
-        days = [_ms(day.day) for table in different for day in table.days if day.different]
+        days = [begin_of(day.day) for table in different for day in table.days if day.different]
         begin, end = widened(tables, (min(days), max(days) + DAY_MS))
     return Narrowed(tables=tables, from_ms=begin, to_ms=end)
 
@@ -50,7 +49,3 @@ def _needs_all_days(table: TableComparison) -> bool:
     whole = table.role in (Role.CHANGELOG.value, Role.SNAPSHOT.value)
     moved = table.role != Role.WINDOWED.value and table.columns.get("timestamp")
     return bool(whole or moved or table.new_columns or table.gone_columns)
-
-
-def _ms(day: str) -> int:
-    return (date.fromisoformat(day) - date(1970, 1, 1)).days * DAY_MS

@@ -38,6 +38,7 @@ from deltaworks.replay.model import (
     ReplayState,
     day_of,
     locked,
+    range_of,
 )
 from deltaworks.replay.narrowing import narrowed
 from deltaworks.replay.plan import require_same_stream
@@ -170,7 +171,7 @@ class ReplayRun:
                 f"not; what was before batch {begin.batch} has not been read.",
                 hint=f"deltaworks discard {self.plan.run_id}, and replay from {day_of(state.from_ms)} on or earlier",
             )
-        report(f"days {_day(state.from_ms, 'the beginning')} to {_day(state.to_ms, 'the last batch')}")
+        report(f"days {range_of(state.from_ms, state.to_ms)}")
 
     def _compare(self, state: ReplayState, report: Report) -> None:
         found = self._comparison(state, report)
@@ -180,7 +181,7 @@ class ReplayRun:
         if self.plan.request.only_different:
             days_of_all = (state.from_ms, state.to_ms)
             state.narrowed = narrowed(found, self.schemas, days_of_all, partial(self._widened, days_of_all))
-            report(self._chosen(state.narrowed))
+            report(_chosen(state.narrowed))
 
     def _widened(
         self, within: tuple[int | None, int | None], tables: Sequence[str], of_days: tuple[int, int]
@@ -188,12 +189,6 @@ class ReplayRun:
         """The range of days in which no session of these tables is cut."""
         sessions = days.session_tables(self.pipeline, [schema for schema in self.schemas if schema.name in tables])
         return days.widened((self.settings.tables, self.paths.tables), sessions, of_days, within)
-
-    def _chosen(self, chosen: Narrowed | None) -> str:
-        if chosen is None:
-            return "nothing has to be published"
-        begin, end = _day(chosen.from_ms, "the beginning"), _day(chosen.to_ms, "the last batch")
-        return f"to publish: {', '.join(chosen.tables)}, {begin} to {end}"
 
     def _gate(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
         assert engines is not None
@@ -285,5 +280,7 @@ def _approved(state: ReplayState) -> str:
     return "" if state.approval is None else f", approved by {state.approval.by}"
 
 
-def _day(time_ms: int | None, otherwise: str) -> str:
-    return otherwise if time_ms is None else day_of(time_ms)
+def _chosen(chosen: Narrowed | None) -> str:
+    if chosen is None:
+        return "nothing has to be published"
+    return f"to publish: {', '.join(chosen.tables)}, {range_of(chosen.from_ms, chosen.to_ms)}"

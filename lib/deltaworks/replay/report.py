@@ -1,4 +1,4 @@
-"""What a replay would change and what the gate found, as Markdown: for whoever approves it, or reviews its code."""
+"""Tells what a replay would change and what the gate found; as Markdown, for who approves it or reviews its code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from deltaworks.lakehouse.publish.comparison import Comparison, TableComparison
 from deltaworks.quality.verdict import Outcome, Verdict
-from deltaworks.replay.model import Narrowed, ReplayPaths, ReplayPlan, ReplayState, day_of
+from deltaworks.replay.model import Narrowed, ReplayPaths, ReplayPlan, ReplayState, range_of
 
 _MOST = 10
 """How many days, columns and findings of a table are shown, so that the page stays readable."""
@@ -25,12 +25,11 @@ def markdown(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, why: str 
         state: state of the run.
         why: why somebody is asked, if the form does not say so.
     """
-    comparison, verdicts = _found(paths)
     parts = [
         *([f"You are asked because {_text(why)}."] if why is not None else []),
         *_run(plan, state),
-        *_differences(comparison),
-        *_gate(verdicts),
+        *_differences(comparison_of(paths)),
+        *_gate(verdicts_of(paths)),
         "### Your answer",
         _ANSWER.format(run=plan.run_id),
     ]
@@ -48,34 +47,36 @@ def review(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, *, code: st
         fits: whether the stream can go on with its state, for people.
         seconds: how long the replay took.
     """
-    comparison, verdicts = _found(paths)
     rate = f"{plan.records:,} records in {seconds:,.1f} s"
     more = [("Code from", _text(code)), ("State", _text(fits)), ("Duration", rate)]
     parts = [
         f"## `{plan.request.pipeline}` on recorded history",
         *_run(plan, state, more),
-        *_differences(comparison),
-        *_gate(verdicts),
+        *_differences(comparison_of(paths)),
+        *_gate(verdicts_of(paths)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _found(paths: ReplayPaths) -> tuple[Comparison, list[Verdict]]:
-    comparison = msgspec.json.decode(paths.comparison.read_bytes(), type=Comparison)
-    return comparison, msgspec.json.decode(paths.verdicts.read_bytes(), type=list[Verdict])
+def comparison_of(paths: ReplayPaths) -> Comparison:
+    """How production differs from a run that is compared."""
+    return msgspec.json.decode(paths.comparison.read_bytes(), type=Comparison)
+
+
+def verdicts_of(paths: ReplayPaths) -> list[Verdict]:
+    """What the gate found in a run."""
+    return msgspec.json.decode(paths.verdicts.read_bytes(), type=list[Verdict])
 
 
 def _run(plan: ReplayPlan, state: ReplayState, more: Sequence[tuple[str, str]] = ()) -> Iterator[str]:
     request = plan.request
-    begin = "the beginning" if state.from_ms is None else day_of(state.from_ms)
-    end = "the last batch" if state.to_ms is None else day_of(state.to_ms)
     yield _table(
         ("", ""),
         [
             ("Replay", f"`{plan.run_id}`"),
             ("Requested by", _text(request.requested_by)),
             ("Why", _text(request.reason)),
-            ("Days", f"{begin} to {end} (exclusive), UTC"),
+            ("Days", f"{range_of(state.from_ms, state.to_ms)} (exclusive), UTC"),
             ("Read", f"{plan.extent}, {request.order} order"),
             ("Code", f"`{plan.code_version}`"),
             *([("To publish", _narrowed(state.narrowed))] if state.narrowed is not None else []),
@@ -87,9 +88,8 @@ def _run(plan: ReplayPlan, state: ReplayState, more: Sequence[tuple[str, str]] =
 
 def _narrowed(chosen: Narrowed) -> str:
     """Less than the whole replay: only what differs."""
-    begin = "the beginning" if chosen.from_ms is None else day_of(chosen.from_ms)
-    end = "the last batch" if chosen.to_ms is None else day_of(chosen.to_ms)
-    return f"only what differs: {', '.join(f'`{table}`' for table in chosen.tables)}, {begin} to {end} (exclusive)"
+    tables = ", ".join(f"`{table}`" for table in chosen.tables)
+    return f"only what differs: {tables}, {range_of(chosen.from_ms, chosen.to_ms)} (exclusive)"
 
 
 def _differences(comparison: Comparison) -> Iterator[str]:

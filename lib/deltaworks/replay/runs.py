@@ -24,7 +24,7 @@ from deltaworks.replay import days, same_topics
 from deltaworks.replay.begin import Broker, begun_later
 from deltaworks.replay.model import ReplayPaths, ReplayPlan, ReplayRequest, ReplayState, locked
 from deltaworks.replay.phases import ReplayRun
-from deltaworks.replay.plan import code_version, make_plan
+from deltaworks.replay.plan import DAY_MS, code_version, make_plan
 from deltaworks.settings import Settings
 from deltaworks.topology.archives import Archives
 
@@ -63,6 +63,8 @@ def start(settings: Settings, request: ReplayRequest, *, run_id: str | None = No
 def newest_days(settings: Settings, name: str, tables: Collection[str], count: int) -> tuple[int, int]:
     """The newest complete days of a pipeline: the first moment, and the first no longer.
 
+    Without windows, days are complete when they are over.
+
     Args:
         settings: name its tables.
         name: the pipeline.
@@ -73,7 +75,9 @@ def newest_days(settings: Settings, name: str, tables: Collection[str], count: i
     schemas = plan_schemas(pipeline.plan().tables, pipeline.dead_letters.table)
     chosen = [schema for schema in schemas if not tables or schema.name in tables]
     windowed, sessions = days.windowed_tables(chosen), days.session_tables(pipeline, chosen)
-    return days.newest(settings.tables, windowed, sessions, count, clock.wall_ms())
+    _, end_ms = days.publishable((settings.tables,), windowed, sessions, None, None)
+    end_ms = clock.wall_ms() // DAY_MS * DAY_MS if end_ms is None else end_ms
+    return end_ms - count * DAY_MS, end_ms
 
 
 def resume(settings: Settings, run_id: str) -> ReplayRun:

@@ -17,7 +17,6 @@ from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.quality import results, suites
 from deltaworks.quality.gate import gate
-from deltaworks.quality.verdict import Verdict
 from deltaworks.replay import handover
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
 from deltaworks.runtime.forgetting import forgetting
@@ -167,8 +166,3 @@ def judge(
     blocking = [verdict for verdict in verdicts if verdict.blocks]
     report(f"{len(verdicts)} checks, {len(blocking)} not passed")
     return not blocking
-
-
-def verdicts_of(paths: ReplayPaths) -> list[Verdict]:
-    """What the gate found."""
-    return msgspec.json.decode(paths.verdicts.read_bytes(), type=list[Verdict])

@@ -177,11 +177,14 @@ class Differences:
             counts = ", ".join(f"count(*) FILTER (b{number} IS DISTINCT FROM a{number})" for number in self._counted)
             (row,) = self._execute(f"SELECT {counts} FROM pairs WHERE {_CONDITION['changed']}")
             found.columns.update(dict(zip(self._counted.values(), row, strict=True)))
-        for number, column in self._summed.items():
-            ((before,),) = self._execute(f"SELECT {_sum(f'c{number}')} FROM before_rows")
-            ((change,),) = self._execute(f"SELECT {_sum(f'a{number}')} - {_sum(f'b{number}')} FROM pairs")
-            earlier = found.sums.get(column, (0.0, 0.0))
-            found.sums[column] = (earlier[0] + before, earlier[1] + change)
+        if self._summed:
+            totals = ", ".join(_sum(f"c{number}") for number in self._summed)
+            (befores,) = self._execute(f"SELECT {totals} FROM before_rows")
+            totals = ", ".join(f"{_sum(f'a{number}')} - {_sum(f'b{number}')}" for number in self._summed)
+            (changes,) = self._execute(f"SELECT {totals} FROM pairs")
+            for column, before, change in zip(self._summed.values(), befores, changes, strict=True):
+                earlier = found.sums.get(column, (0.0, 0.0))
+                found.sums[column] = (earlier[0] + before, earlier[1] + change)
 
     def _keep(self, limit: int) -> None:
         self._execute("CREATE TEMP TABLE IF NOT EXISTS samples AS SELECT * FROM pairs LIMIT 0")
