@@ -37,6 +37,8 @@ def pytest_configure() -> None:
     """Whoever ends pytest politely gets the fixtures torn down, as after Ctrl-C."""
     if (place := memory()) is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))  # those of all processes
+        os.environ.setdefault("TMPDIR", str(place))  # a third of some tests was waiting for fsync
+        tempfile.tempdir = None  # read again
     main = sys.modules["__main__"]
     if not hasattr(main, "__file__"):  # one of several processes: PySpark would take it for its doctests, and end it
         main.__file__ = __file__
