@@ -212,6 +212,7 @@ class Pipeline:
             production=self.production_handler or self.on_error,
             keep_bytes=self.dead_letters.keep_bytes,
             set_aside=self.set_aside,
+            resends_of=self.name if self.dead_letters.table is not None else None,
         )
 
     def archives(self, plan: Plan) -> Archives:

@@ -28,6 +28,8 @@ from deltaworks.topology.error_handlers import (
     Handling,
     Response,
 )
+from deltaworks.topology.records import Header
+from deltaworks.topology.resend import without_header
 
 Process = Callable[[Any, Any, int, Headers], None]
 """`(key, value, timestamp_ms, headers)`: hands one record to an operator."""
@@ -94,6 +96,7 @@ class TaskContext:
     """State of the task that changes from record to record; one per task, shared by its processors."""
 
     __slots__ = (
+        "_header",
         "_origins",
         "_policy",
         "_resumed",
@@ -101,6 +104,7 @@ class TaskContext:
         "batches",
         "collector",
         "exchanges",
+        "failed_records",
         "index",
         "keeps_bytes",
         "metrics",
@@ -134,6 +138,10 @@ class TaskContext:
         self.scopes: Mapping[str, frozenset[str]] = {}
         """Node -> the nodes that made the records which it gets; see `processors/raw_records.py`."""
         self.keeps_bytes = policy.keep_bytes
+        self.failed_records: Callable[[str, Coordinates], None] | None = None
+        """Told the operator and the record of each dead letter; None: nobody asks."""
+        self._header: dict[int, Header] = {}
+        """Number of a batch -> the header with which its only record was sent again."""
         self._policy = policy
         self._retries = 0
         self._origins = origins
@@ -168,6 +176,12 @@ class TaskContext:
             batch.headers.append(headers)
         self.number, self.index = number, len(batch.offsets) - 1
 
+    def sent_again(self, header: Header) -> None:
+        """The record in process was sent again: its operators do not see the header, its dead letter has it."""
+        batch, index = self.batches[self.number], self.index
+        self.disguise(batch.timestamps_ms[index], without_header(self.headers))
+        self._header[self.number] = header
+
     def disguise(self, timestamp_ms: int, headers: Headers) -> None:
         """Gives the record in process another time and other headers from here on."""
         batch, index = self.batches[self.number], self.index
@@ -182,7 +196,10 @@ class TaskContext:
                 [headers],
             )
         )
+        header = self._header.get(self.number)
         self.number, self.index = len(self.batches) - 1, 0
+        if header is not None:
+            self._header[self.number] = header
 
     def one_by_one(self, batches: Iterable[RecordBatch]) -> Iterator[int]:
         """Takes batches one at a time, releases the bytes of the one before, and yields their numbers."""
@@ -199,6 +216,7 @@ class TaskContext:
         """Called when no record is in process, and none will be needed again."""
         self.batches.clear()
         self.taken.clear()
+        self._header.clear()
         self._resumed.clear()
 
     def drop(self) -> None:
@@ -283,11 +301,15 @@ class TaskContext:
         batch = self.batches[self.number] if source.topic else None
         if timestamp_ms is None:
             timestamp_ms = -1 if batch is None else batch.timestamps_ms[self.index]
+        if headers is None:
+            headers = self.headers if batch is not None else NO_HEADERS
+        if (header := self._header.get(self.number)) is not None:
+            headers = (*headers, header)
         return dead_letter(
             None if batch is None or not with_bytes else batch.keys[self.index],
             None if batch is None or not with_bytes else batch.values[self.index],
             timestamp_ms,
-            (self.headers if batch is not None else NO_HEADERS) if headers is None else headers,
+            headers,
             source,
             operator,
             error,
@@ -306,8 +328,7 @@ class TaskContext:
         if isinstance(error, _NO_RECORDS_FAULT):
             raise error
         if isinstance(error, SetAsideError):  # the decision is already made
-            self.collector.dead_letter(letter)
-            self.metrics.dead_letters += 1
+            self._keep(letter)
             self.metrics.dropped += 1
             return False
         said: Handling = getattr(self._policy, kind) if handling is None else handling
@@ -323,14 +344,20 @@ class TaskContext:
             self.metrics.dead_letters += len(response.dead_letters)
         else:
             try:
-                self.collector.dead_letter(letter)
+                self._keep(letter)
             except ProductionError as bad:
                 raise self._stopped("has a dead letter that cannot be written", letter, bad) from bad
-            self.metrics.dead_letters += 1
         if stops(response):
             raise self._stopped(what, letter, error) from error
         self.metrics.dropped += 1
         return False
+
+    def _keep(self, letter: DeadLetter) -> None:
+        """Writes a dead letter of the policy."""
+        self.collector.dead_letter(letter)
+        self.metrics.dead_letters += 1
+        if self.failed_records is not None:
+            self.failed_records(letter.operator, letter.source)
 
     def _set_aside(self, own: DeadLetterRecord, letter: DeadLetter) -> None:
         """Writes a dead letter of an error handler, shortened if it is too large for its topic."""

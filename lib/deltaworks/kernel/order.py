@@ -13,12 +13,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
-from typing import Any
+from typing import Any, Protocol
 
 from deltaworks.errors import RecordPosition, SetAsideError, StreamsError
 from deltaworks.kernel.context import NO_HEADERS, Process, TaskContext
-from deltaworks.kernel.records import Headers
+from deltaworks.kernel.records import Coordinates, Headers
 from deltaworks.topology.nodes.sources import Source
+from deltaworks.topology.records import Header
+from deltaworks.topology.resend import header_of
 from deltaworks.topology.timestamps import (
     ConsumedRecord,
     TimestampExtractor,
@@ -42,6 +44,14 @@ class Columns:
     values: list[Any]
     timestamps_ms: list[int]
     headers: Iterable[Headers]
+    entry: Process | None = None
+    """Where they enter the topology; None: where all records of their partition do."""
+
+
+class Resends(Protocol):
+    """Decides about records that are sent again; see `resend.py`."""
+
+    def entry(self, source: Source, record: Coordinates, header: bytes | None) -> Process | None: ...
 
 
 class Partition:
@@ -56,6 +66,7 @@ class Partition:
         newest_ms: int = -1,
         limit: Timestamps | None = None,
         set_aside: frozenset[int] = frozenset(),
+        resends: Resends | None = None,
     ) -> None:
         """
         Args:
@@ -64,6 +75,7 @@ class Partition:
             newest_ms: The largest timestamp of the batches before.
             limit: The limit of its records' timestamps; None: any timestamp.
             set_aside: Offsets of records that count as failed without being decoded.
+            resends: Decides about records that are sent again; None: they are like others.
         """
         self.entry = entry
         self.newest_ms = newest_ms
@@ -73,6 +85,7 @@ class Partition:
         self._numbers = numbers
         self._context = context
         self._set_aside = set_aside
+        self._resends = resends
         self._skips_null = source.on_null != "forward"
         self._skips_empty = source.on_null == "skip_empty"
 
@@ -86,7 +99,7 @@ class Partition:
                     yield columns
 
     def _decode(self, number: int, indices: range) -> Iterator[Columns]:
-        if self._source.timestamp_extractor is None:
+        if self._source.timestamp_extractor is None and not self._has_resend(number, indices):
             try:
                 self._require_wanted(number, indices)
                 return iter((self._columns(number, indices),))
@@ -106,6 +119,14 @@ class Partition:
         all_headers: list[Headers] = []
         columns = Columns(number, good, [], [], [], all_headers)
         for index in indices:
+            header = None if batch.headers is None or self._resends is None else header_of(batch.headers[index])
+            if header is not None:
+                if good:
+                    yield columns
+                    good, all_headers = [], []
+                    columns = Columns(number, good, [], [], [], all_headers)
+                yield from self._sent_again(number, index, header)
+                continue
             key_bytes, value_bytes = batch.keys[index], batch.values[index]
             try:
                 self._require_wanted(number, range(index, index + 1))
@@ -141,6 +162,28 @@ class Partition:
             columns.timestamps_ms.append(time_ms)
             all_headers.append(headers)
         if good:
+            yield columns
+
+    def _has_resend(self, number: int, indices: range) -> bool:
+        headers = self._context.batches[number].headers
+        if headers is None or self._resends is None:
+            return False
+        return any(each and header_of(each) is not None for each in headers[indices.start : indices.stop])
+
+    def _sent_again(self, number: int, index: int, header: Header) -> Iterator[Columns]:
+        """Takes a record that failed and is sent again; its predecessors have been processed."""
+        context = self._context
+        context.number, context.index = number, index
+        assert self._resends is not None
+        try:
+            entry = self._resends.entry(self._source, context.coordinates, header[1])
+        except ValueError as error:
+            return self._unreadable(error)
+        if entry is None:
+            return context.drop()
+        context.sent_again(header)
+        for columns in self._decode_each(context.number, range(1)):
+            columns.entry = entry
             yield columns
 
     def _unreadable(self, error: Exception) -> None:
@@ -231,9 +274,8 @@ def run(partitions: Sequence[Partition], context: TaskContext) -> None:
 
 
 def _run_one(partition: Partition, context: TaskContext) -> None:
-    process = partition.entry
     for columns in partition.chunks():
-        context.number = columns.number
+        context.number, process = columns.number, columns.entry or partition.entry
         rows = zip(columns.indices, columns.keys, columns.values, columns.timestamps_ms, columns.headers, strict=False)
         for context.index, key, value, timestamp_ms, headers in rows:
             process(key, value, timestamp_ms, headers)
@@ -267,7 +309,7 @@ class _Run:
         self.ranks = [time_ms * self._count + self._position for time_ms in highest]
         self.rows = list(
             zip(
-                repeat(self._partition.entry),
+                repeat(columns.entry or self._partition.entry),
                 repeat(columns.number),
                 columns.indices,
                 columns.keys,

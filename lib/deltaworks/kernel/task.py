@@ -19,6 +19,7 @@ from deltaworks.kernel.order import Partition, run
 from deltaworks.kernel.processors.build import processor
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Collector, Coordinates, Headers, RecordBatch
+from deltaworks.kernel.resend import FailedRecords, Resends, resendable
 from deltaworks.kernel.stores.access import StoreAccess, access
 from deltaworks.kernel.stores.build import Store, build_store
 from deltaworks.kernel.stores.custom import CustomStore
@@ -73,6 +74,7 @@ class Task:
         """
         self._times = TaskTimes(state.reader(TASK_STORE))
         self._schemas = StoredSchemas(stage.stores, state)
+        self._failed = FailedRecords(state.reader(TASK_STORE))
         self._stores = {
             spec.name: build_store(
                 spec,
@@ -104,6 +106,11 @@ class Task:
             start()
         wiring.punctuation.restore(times)
         self._sources = {topic: node for node in stage.sources for topic in node.topics}
+        self._resends = Resends(errors.resends_of, self._wiring, self._failed, self._timed)
+        if errors.resends_of is not None and (again := resendable(nodes)):
+            self._context.failed_records = lambda name, record: (
+                self._failed.add(name, record) if name in again else None
+            )
         self._patterns = [(re.compile(node.pattern), node) for node in stage.sources if node.pattern is not None]
         clocks = self._wiring.clocks
         self._window_tables = [
@@ -283,6 +290,7 @@ class Task:
         if times is not None:
             changes[TASK_STORE] = times
         self._schemas.add_to(changes)
+        self._failed.add_to(changes)
         self._context.forget_batches()
         self._committed = True
         return changes
@@ -325,12 +333,19 @@ class Task:
                 raise ValueError(f"no source reads topic '{topic}'; this stage reads {read}")
             self._sources[topic] = source
         newest_ms = self.partition_time_ms(topic, partition)
-        entry = self._wiring.processes[source.name]
-        if self._wiring.starts:
-            entry = self._keeping_time(entry)
+        entry = self._timed(self._wiring.processes[source.name])
         limit = None if source.whole else dict(source.timestamps).get(topic)  # global tables are read outside batches
         set_aside = self._offsets_set_aside(topic, partition)
-        return Partition(source, entry, numbers, self._context, newest_ms, limit, set_aside)
+        return Partition(
+            source,
+            entry,
+            numbers,
+            self._context,
+            newest_ms,
+            limit,
+            set_aside,
+            None if source.exchange else self._resends,
+        )
 
     def _offsets_set_aside(self, topic: str, partition: int) -> frozenset[int]:
         if not self._set_aside:
@@ -339,8 +354,10 @@ class Task:
         mine = (each for each in self._set_aside if (each.topic, each.partition) == (here.topic, here.partition))
         return frozenset(each.offset for each in mine)
 
-    def _keeping_time(self, process: Process) -> Process:
+    def _timed(self, process: Process) -> Process:
         """Keeps stream time for users' processors and their punctuators; without such processors this costs nothing."""
+        if not self._wiring.starts:
+            return process
         context, punctuation = self._context, self._wiring.punctuation
 
         def keeping_time(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:

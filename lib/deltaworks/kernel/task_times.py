@@ -21,6 +21,8 @@ ACTIVE = "active"
 STREAM_WHEN_ACTIVE = "active/stream"
 SCHEMA = "schema/"
 """Entries of another kind, see `migration.py`."""
+FAILED = "failed/"
+"""Entries of another kind, see `resend.py`."""
 _OBSERVED = "observed/"
 _EMITTED = "emitted/"
 _PAUSED = "paused/"
@@ -31,7 +33,9 @@ class TaskTimes:
 
     def __init__(self, reader: StateReader) -> None:
         entries = ((key.decode(), data) for key, data in reader.scan(b"", None))
-        self._committed = {name: int.from_bytes(data, "big") for name, data in entries if not name.startswith(SCHEMA)}
+        self._committed = {
+            name: int.from_bytes(data, "big") for name, data in entries if not name.startswith((SCHEMA, FAILED))
+        }
         self._current = dict(self._committed)
 
     def get(self, name: str) -> int:

@@ -153,6 +153,9 @@ class ErrorPolicy:
     Streams has dropped both by then."""
     set_aside: frozenset[Coordinates] = frozenset()
     """Records that become dead letters without being decoded, whatever the policy says."""
+    resends_of: str | None = None
+    """Name of the pipeline whose failed records can be sent again. None: such records are skipped, as are those of
+    other pipelines."""
 
     @classmethod
     def of(cls, on_error: Handling, *, keep_bytes: bool = False) -> ErrorPolicy:

@@ -7,7 +7,9 @@ from typing import TypeAlias
 
 import msgspec
 
-Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+Header: TypeAlias = tuple[str, bytes | None]
+"""Name and value."""
+Headers: TypeAlias = tuple[Header, ...]
 """Kafka record headers: order and repeated names matter."""
 _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)@(?P<offset>[0-9]+)")
 

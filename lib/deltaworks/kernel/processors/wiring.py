@@ -73,7 +73,7 @@ class Wiring:
         children = [self.processes[child] for child in self.children.get(node, ())]
         match children:
             case []:
-                return _nowhere
+                return nowhere
             case [child]:
                 return child
             case _:
@@ -145,7 +145,7 @@ class Wiring:
         return store
 
 
-def _nowhere(key: object, value: object, timestamp_ms: int, headers: Headers) -> None:
+def nowhere(key: object, value: object, timestamp_ms: int, headers: Headers) -> None:
     """The end of a branch: does nothing."""
 
 
