@@ -1,13 +1,14 @@
-"""The commands `dead-letters list` and `dead-letters show`: what has failed, and with which records."""
+"""The commands `dead-letters`: what has failed, with which records, and sending those again."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltaworks.cli.console import AsJson, bytes_text, out, print_json, print_table, shortened
-from deltaworks.cli.pipelines import Name
+from deltaworks.cli.console import AsJson, Steps, bytes_text, out, print_json, print_table, shortened
+from deltaworks.cli.pipelines import Name, user
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 from deltaworks.topology.records import Coordinates
@@ -15,24 +16,35 @@ from deltaworks.topology.records import Coordinates
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from deltaworks.control.resends import Resend
+    from deltaworks.lakehouse.dead_letters import Wanted
+
 _TEXT = 60
 
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    group = typer.Typer(help="Look at the records that failed.", no_args_is_help=True)
+    group = typer.Typer(help="Look at the records that failed, and send them again.", no_args_is_help=True)
     group.command("list")(list_failures)
     group.command()(show)
+    group.command()(resend)
     app.add_typer(group, name="dead-letters", rich_help_panel="Pipelines")
+
+
+OfOperator = Annotated[str | None, typer.Option("--operator", help="Of this operator only.")]
+WithError = Annotated[str | None, typer.Option("--error", help="With this text in the error's class or message.")]
+WithKey = Annotated[str | None, typer.Option("--key", help="Of records with this key.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Of records from this UTC time on.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Of records before this UTC time.")]
 
 
 def list_failures(
     name: Name,
-    operator: Annotated[str | None, typer.Option(help="Of this operator only.")] = None,
-    error: Annotated[str | None, typer.Option(help="With this text in the error's class or message.")] = None,
-    key: Annotated[str | None, typer.Option(help="Of records with this key.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Of records from this UTC time on.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Of records before this UTC time.")] = None,
+    operator: OfOperator = None,
+    error: WithError = None,
+    key: WithKey = None,
+    since: Since = None,
+    until: Until = None,
     records: Annotated[bool, typer.Option("--records", help="List the records, not their number per error.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Records to list at most, the latest first.")] = 20,
     as_json: AsJson = False,
@@ -43,15 +55,7 @@ def list_failures(
 
     settings = Settings.from_environment()
     table = _table(settings, name)
-    wanted = dead_letters.Wanted(
-        operator=operator,
-        error=error,
-        key=None if key is None else key.encode(),
-        since=_time(since),
-        until=_time(until),
-    )
-    if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
-        raise ConfigurationError(f"The range of times is empty: {since} to {until}.", hint="--since is the earlier one")
+    wanted = _wanted(operator, error, key, since, until)
     if records:
         found = dead_letters.newest(settings.tables, table, wanted, limit)
         if as_json:
@@ -118,18 +122,81 @@ def show(
         out.print(each.stacktrace.rstrip(), markup=False)
 
 
+def resend(
+    name: Name,
+    operator: OfOperator = None,
+    error: WithError = None,
+    key: WithKey = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Send records that failed again, after a repair: each once, to the operator that failed on it.
+
+    A record goes to the partition in which it failed, with its bytes and its time. In this pipeline, the operator that
+    failed and those behind it process it. Where that cannot be exact, it is not sent, and the command says why.
+    """
+    from deltaworks.cli import listings
+    from deltaworks.control import resends
+
+    settings, steps = Settings.from_environment(), Steps(silent=as_json)
+    planned = resends.plan(settings, name, _wanted(operator, error, key, since, until))
+    if not as_json:
+        _show_plan(planned)
+    if dry_run or not planned.count:
+        return print_json(listings.Resent.of(planned, 0)) if as_json else None
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise ConfigurationError("Nobody can be asked whether to send these.", hint="--yes sends without asking")
+        typer.confirm("Send?", abort=True)
+    with steps.step(f"send {planned.count:,} records to {name}") as report:
+        sent = resends.send(settings, planned, by=user(), report=lambda count: report(f"{count:,} sent"))
+    if as_json:
+        return print_json(listings.Resent.of(planned, sent))
+    out.print(f"{sent:,} sent. Those that fail again are dead letters again: deltaworks dead-letters list {name}")
+
+
+def _show_plan(planned: Resend) -> None:
+    from deltaworks.topology.resend import HEADER
+
+    print_table(
+        f"{planned.count:,} dead letters of {planned.pipeline} can be sent again",
+        ("operator", "error", "count", "sent again?", "failed again"),
+        (
+            (each.operator, each.error_class, each.count, each.stays or "yes", each.again or "")
+            for each in planned.groups
+        ),
+        right=("count", "failed again"),
+    )
+    if planned.count:
+        others = f"{', '.join(planned.readers)} and others" if planned.readers else "Other pipelines"
+        topics = ", ".join(planned.topics)
+        text = f"{others} that read {topics} skip them; consumers of other systems find the header {HEADER}."
+        out.print(text, markup=False)
+
+
+def _wanted(operator: str | None, error: str | None, key: str | None, since: str | None, until: str | None) -> Wanted:
+    from deltaworks.lakehouse import dead_letters
+
+    wanted = dead_letters.Wanted(
+        operator=operator,
+        error=error,
+        key=None if key is None else key.encode(),
+        since=_time(since),
+        until=_time(until),
+    )
+    if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
+        raise ConfigurationError(f"The range of times is empty: {since} to {until}.", hint="--since is the earlier one")
+    return wanted
+
+
 def _table(settings: Settings, name: str) -> str:
     """The table of a pipeline's dead letters."""
-    from deltaworks.control import jobs
+    from deltaworks.control import jobs, resends
 
-    letters = jobs.load(settings, name).dead_letters
-    if letters.table is not None:
-        return letters.table
-    where = "they are only counted" if letters.topic is None else f"they go to the topic {letters.topic!r}"
-    raise ConfigurationError(
-        f"Pipeline {name!r} has no table of dead letters: {where}.",
-        hint="Pipeline(dead_letters=DeadLetters(table='dead_letters')) keeps those of later batches",
-    )
+    return resends.table_of(jobs.load(settings, name))
 
 
 def _time(text: str | None) -> datetime | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deltaworks.catalogue.verdicts import Checked
     from deltaworks.control.erasures import Erasure
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
+    from deltaworks.control.resends import Resend
     from deltaworks.control.set_aside import Entry
     from deltaworks.doctor import Finding
     from deltaworks.erase.erasing import Found
@@ -663,6 +664,41 @@ class DeadLetters(_Document, frozen=True, kw_only=True):
         return cls(pipeline=pipeline, table=table, records=list(map(DeadLetterListed.of, found)))
 
 
+class ResentListed(_Document, frozen=True, kw_only=True):
+    """Dead letters of one operator with one class of error."""
+
+    operator: str
+    error_class: str
+    count: int
+    again: int
+    """How many of them had been sent again before, and failed again."""
+    stays: str | None
+    """Why they are not sent; null: they are."""
+
+
+class Resent(_Document, frozen=True, kw_only=True):
+    """`deltaworks dead-letters resend NAME --json`"""
+
+    pipeline: str
+    planned: int
+    """How many could be sent."""
+    sent: int
+    """How many were; less if somebody sent them meanwhile, 0 in a dry run."""
+    groups: list[ResentListed]
+    readers: list[str]
+    """Other pipelines that read the topics, and skip the records."""
+
+    @classmethod
+    def of(cls, planned: Resend, sent: int) -> Resent:
+        return cls(
+            pipeline=planned.pipeline,
+            planned=planned.count,
+            sent=sent,
+            groups=[ResentListed._from(each) for each in planned.groups],
+            readers=list(planned.readers),
+        )
+
+
 DOCUMENTS = (
     Tables,
     TableShown,
@@ -678,6 +714,7 @@ DOCUMENTS = (
     SetAside,
     Failures,
     DeadLetters,
+    Resent,
     Config,
     Doctor,
 )

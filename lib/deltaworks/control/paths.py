@@ -216,6 +216,11 @@ class PipelinePaths:
         return self.root / "set-aside"
 
     @property
+    def resends(self) -> Path:
+        """Which dead letters were sent again; see `control.resends`."""
+        return self.root / "resends"
+
+    @property
     def erasures(self) -> Path:
         """The record of erasures, one file each; see `control.erasures`."""
         return self.root / "erasures"

@@ -98,6 +98,21 @@ def specification(pipeline: str, partitions: int = LINEAGE_PARTITION + 1) -> Top
     return TopicSpec(name=control_topic(pipeline), partitions=partitions, replication=-1, config=_CONFIG)
 
 
+def resends_topic(pipeline: str) -> str:
+    """The name of the topic with the markers of records that are sent again."""
+    return f"__deltaworks-{pipeline}-resends"
+
+
+def resends_specification(pipeline: str) -> TopicSpec:
+    """That topic as it is created."""
+    return TopicSpec(name=resends_topic(pipeline), partitions=1, replication=-1, config=_CONFIG)
+
+
+def resends_place(pipeline: str) -> MarkerPlace:
+    """The location of the markers of records that are sent again."""
+    return MarkerPlace(resends_topic(pipeline), 0, b"resends")
+
+
 def place_of(pipeline: str, query: str, tasks: Sequence[int], task: TaskId) -> MarkerPlace:
     """The location of a task's markers.
 

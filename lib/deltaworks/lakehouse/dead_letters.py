@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltaworks.lakehouse import catalog
 from deltaworks.topology.records import Coordinates
+
+if TYPE_CHECKING:
+    import duckdb
+
+_COLUMNS = """
+    SELECT topic, "partition", "offset", timestamp, key, value, headers, operator, error_class, message, stacktrace
+    FROM letters"""
+_AT_ONCE = 1_000
+"""Rows that are taken from DuckDB at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,29 +135,52 @@ def _condition(wanted: Wanted) -> tuple[str, list[Any]]:
     return " AND ".join(given) or "true", list(given.values())
 
 
+def every(root: Path, table: str, wanted: Wanted) -> Iterator[Failure]:
+    """Dead letters partition by partition, in the order of their offsets.
+
+    Args:
+        root: folder of all tables.
+        table: the table of dead letters; it has none if it does not exist yet.
+        wanted: which ones.
+    """
+    condition, values = _condition(wanted)
+    ordered = f'{_COLUMNS} WHERE {condition} ORDER BY topic, "partition", "offset", operator'
+    with _results(root, table, ordered, values) as found:
+        while found is not None and (rows := found.fetchmany(_AT_ONCE)):
+            yield from map(_failure, rows)
+
+
 def _rows(root: Path, table: str, rest: str, values: list[Any], limit: int | None) -> list[Failure]:
-    columns = 'topic, "partition", "offset", timestamp, key, value, headers, operator, error_class, message, stacktrace'
     limited = "" if limit is None else f" LIMIT {limit}"
-    rows = _query(root, table, f"SELECT {columns} FROM letters {rest}{limited}", values)
-    return [
-        Failure(
-            record=Coordinates(topic, partition, offset),
-            timestamp=timestamp,
-            key=key,
-            value=value,
-            headers=tuple((header["name"], header["value"]) for header in headers or ()),
-            operator=operator,
-            error_class=error_class,
-            message=message,
-            stacktrace=stacktrace,
-        )
-        for topic, partition, offset, timestamp, key, value, headers, operator, error_class, message, stacktrace in rows
-    ]
+    return list(map(_failure, _query(root, table, f"{_COLUMNS} {rest}{limited}", values)))
+
+
+def _failure(row: tuple[Any, ...]) -> Failure:
+    """A row of `_COLUMNS`."""
+    topic, partition, offset, timestamp, key, value, headers, operator, error_class, message, stacktrace = row
+    return Failure(
+        record=Coordinates(topic, partition, offset),
+        timestamp=timestamp,
+        key=key,
+        value=value,
+        headers=tuple((header["name"], header["value"]) for header in headers or ()),
+        operator=operator,
+        error_class=error_class,
+        message=message,
+        stacktrace=stacktrace,
+    )
 
 
 def _query(root: Path, table: str, query: str, values: list[Any]) -> list[tuple[Any, ...]]:
-    """Rows of a query, whose `letters` is the table."""
+    with _results(root, table, query, values) as found:
+        return [] if found is None else found.fetchall()
+
+
+@contextmanager
+def _results(root: Path, table: str, query: str, values: list[Any]) -> Iterator[duckdb.DuckDBPyConnection | None]:
+    """The results of a query, whose `letters` is the table; None: it does not exist yet."""
     if table not in catalog.table_names(root):
-        return []
+        yield None
+        return
     with catalog.duckdb_connection(root, names=[table]) as connection:
-        return connection.execute(f'WITH letters AS (FROM "{table}") {query}', values).fetchall()
+        yield connection.execute(f'WITH letters AS (FROM "{table}") {query}', values)

@@ -8,6 +8,9 @@ import msgspec
 import pytest
 
 from deltaworks.cli import listings
+from deltaworks.control import resends
+from deltaworks.control.resends import Resend
+from deltaworks.topology.records import Coordinates
 from tests.unit.cli.test_documents import Terminal
 from tests.unit.lakehouse.lake import run as fill
 
@@ -51,12 +54,37 @@ def test_a_listed_record_can_be_shown(terminal: Terminal) -> None:
         assert text in shown
 
 
+def test_what_would_be_sent_again_is_shown_first(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of an operator that the topology does not have stay."""
+    _, expected = fill(terminal.tables, 3)
+
+    text = terminal("dead-letters", "resend", "orders", "--json")
+    shown = terminal("dead-letters", "resend", "orders", "--dry-run")
+
+    planned = msgspec.json.decode(text, type=listings.Resent)
+    (group,) = planned.groups
+    assert (planned.planned, planned.sent, group.operator, group.count) == (0, 0, "op", expected.letters)
+    assert group.stays == "the topology has no such operator"
+    assert "0 dead letters of orders can be sent again" in shown and "no such operator" in shown
+    letters = frozenset({("op", Coordinates("raw", 0, 1))})
+    some = Resend(pipeline="orders", groups=(), readers=("clicks",), topics=("raw",), letters=letters)
+    monkeypatch.setattr(resends, "plan", lambda *_: some)
+    assert "Nobody can be asked whether to send these" in terminal(
+        "dead-letters", "resend", "orders", "--json", code=78
+    )
+    assert "clicks and others that read raw skip them" in terminal("dead-letters", "resend", "orders", "--dry-run")
+    monkeypatch.setattr(resends, "send", lambda *_, by, report: 1)
+    assert "1 sent. Those that fail again" in terminal("dead-letters", "resend", "orders", "--yes")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("show", "orders", "raw-orders"), "expected TOPIC-PARTITION@OFFSET"),
         (("show", "orders", "raw-orders-0@1"), "raw-orders-0@1 is no dead letter of orders"),
         (("list", "daily_words"), "There is no"),
+        (("resend", "daily_words"), "There is no"),
+        (("resend", "orders", "--until", "soon"), "'soon'"),
         (("list", "orders", "--since", "yesterday"), "'yesterday'"),
         (("list", "orders", "--since", "2026-03-02", "--until", "2026-03-02"), "The range of times is empty"),
     ],

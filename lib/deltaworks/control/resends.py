@@ -1,0 +1,301 @@
+"""Sends dead letters again: to the topic and partition in which they failed, for the operator that failed.
+
+A letter is sent once. Each transaction has its number in a marker, as a batch of a task has, and what is in it was
+written to a file before, which is renamed when Kafka has it. So after a kill the last marker says whether the file that
+is left is true. Whatever is sent, the stream takes a record only in the place of one that has failed and was not taken
+since (`kernel.resend`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from deltaworks import clock, formats
+from deltaworks.config import Kafka
+from deltaworks.control import jobs
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import ConfigurationError, KafkaTopicError
+from deltaworks.faults import reach
+from deltaworks.files import alone, make_folder, replace_file, sync_folder
+from deltaworks.kafka import admin
+from deltaworks.kafka.control_topic import resends_place, resends_specification
+from deltaworks.kafka.transactional import TransactionalSink
+from deltaworks.kernel.sizes import record_size
+from deltaworks.lakehouse import dead_letters
+from deltaworks.lakehouse.dead_letters import Failure, Wanted
+from deltaworks.settings import Settings
+from deltaworks.topology.nodes import AnyNode, Source
+from deltaworks.topology.records import Coordinates, Headers
+from deltaworks.topology.resend import HEADER, SentAgain, header_of, paths, without_header
+
+FORMAT = 1
+PER_TRANSACTION = 1_000
+"""Letters at most."""
+NO_BYTES = "it has no bytes: a sink had taken the record before; DeadLetters(keep_bytes=True) keeps those of later ones"
+SENT = "sent before"
+_OPEN, _SETTLED = ".open", ".json"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Letter = tuple[str, Coordinates]
+"""The operator that failed, and the record."""
+
+
+class _Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """The letters of one transaction."""
+
+    format: int = FORMAT
+    by: str
+    at_ms: int
+    letters: list[Letter]
+
+    @property
+    def digest(self) -> str:
+        return sha256(msgspec.json.encode(self.letters)).hexdigest()[:32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Dead letters of one operator with one class of error, and what happens to them."""
+
+    operator: str
+    error_class: str
+    count: int
+    again: int
+    """How many of them had been sent again already, and failed again."""
+    stays: str | None
+    """Why they are not sent; None: they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resend:
+    """What would be sent again."""
+
+    pipeline: str
+    groups: tuple[Group, ...]
+    """Those that are sent first, the most frequent first."""
+    readers: tuple[str, ...]
+    """Other pipelines of the project that read the topics; they skip the records."""
+    topics: tuple[str, ...]
+    """Where the records go."""
+    letters: frozenset[Letter] = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        """How many can be sent."""
+        return len(self.letters)
+
+
+def plan(settings: Settings, name: str, wanted: Wanted) -> Resend:
+    """Says which dead letters can be sent again, and why others cannot; changes nothing.
+
+    Args:
+        settings: where the pipeline runs.
+        name: the pipeline.
+        wanted: which dead letters are meant.
+
+    Raises:
+        ConfigurationError: there is no such pipeline, or it has no table of dead letters.
+    """
+    pipeline = jobs.load(settings, name)
+    judge = _Judge(pipeline, _sent(PipelinePaths.of(settings, name).resends))
+    counts: Counter[tuple[str, str, str | None]] = Counter()
+    again: Counter[tuple[str, str, str | None]] = Counter()
+    letters: set[Letter] = set()
+    for letter in dead_letters.every(settings.tables, table_of(pipeline), wanted):
+        stays = judge.stays(letter)
+        group = letter.operator, letter.error_class, stays
+        counts[group] += 1
+        again[group] += header_of(letter.headers) is not None
+        if stays is None:
+            letters.add((letter.operator, letter.record))
+    groups = [
+        Group(operator=operator, error_class=error, count=count, again=again[operator, error, stays], stays=stays)
+        for (operator, error, stays), count in sorted(counts.items(), key=lambda each: (each[0][2] or "", -each[1]))
+    ]
+    topics = sorted({record.topic for _, record in letters})
+    return Resend(
+        pipeline=name,
+        groups=tuple(groups),
+        readers=tuple(_others(settings, name, topics)),
+        topics=tuple(topics),
+        letters=frozenset(letters),
+    )
+
+
+def send(settings: Settings, planned: Resend, *, by: str, report: Callable[[int], None] = lambda sent: None) -> int:
+    """Sends the letters of a plan that nobody has sent meanwhile.
+
+    Args:
+        settings: where the pipeline runs.
+        planned: from `plan`.
+        by: who asked.
+        report: told how many are sent after each transaction.
+
+    Returns:
+        How many were sent.
+
+    Raises:
+        TransientError: Kafka does not answer; nothing, or whole transactions, were sent. A new plan has the rest.
+        KafkaTopicError: a topic is gone, or has lost the partition.
+        ConfigurationError: a record no longer fits into its topic.
+    """
+    name = planned.pipeline
+    pipeline, folder = jobs.load(settings, name), PipelinePaths.of(settings, name).resends
+    if not planned.letters:
+        return 0
+    cluster = settings.cluster_of(name)
+    _require_topics(cluster, planned)
+    admin.create_topics(cluster, [resends_specification(name)])
+    make_folder(folder)
+    sent = 0
+    with alone(folder), closing(TransactionalSink(cluster, f"{name}-resends", 0, 0, resends_place(name))) as sink:
+        marker = sink.committed()
+        number = -1 if marker is None else marker.batch
+        for path in folder.glob(f"*{_OPEN}"):
+            if int(path.stem) <= number:
+                _settle(path)
+            else:
+                path.unlink()
+        judge = _Judge(pipeline, _sent(folder))
+        everything = dead_letters.every(settings.tables, table_of(pipeline), Wanted())
+        wanted = (each for each in everything if (each.operator, each.record) in planned.letters)
+        left = (each for each in wanted if judge.stays(each) is None)
+        while letters := list(islice(left, PER_TRANSACTION)):
+            number += 1
+            _send(sink, name, number, letters, folder, by)
+            sent += len(letters)
+            report(sent)
+    return sent
+
+
+def table_of(pipeline: Pipeline) -> str:
+    """The table of a pipeline's dead letters.
+
+    Raises:
+        ConfigurationError: it has none.
+    """
+    letters = pipeline.dead_letters
+    if letters.table is not None:
+        return letters.table
+    where = "they are only counted" if letters.topic is None else f"they go to the topic {letters.topic!r}"
+    raise ConfigurationError(
+        f"Pipeline {pipeline.name!r} has no table of dead letters: {where}.",
+        hint="Pipeline(dead_letters=DeadLetters(table='dead_letters')) keeps those of later batches",
+    )
+
+
+class _Judge:
+    """Says of each letter whether it can be sent."""
+
+    def __init__(self, pipeline: Pipeline, sent: frozenset[Letter]) -> None:
+        plan = pipeline.plan()
+        stages = (*plan.stages, *plan.global_stages)
+        self._nodes: list[dict[str, AnyNode]] = [{node.name: node for node in stage.nodes} for stage in stages]
+        self._sent = sent
+        self._reasons: dict[tuple[str, str], str | None] = {}
+
+    def stays(self, letter: Failure) -> str | None:
+        """Why it is not sent; None: it is."""
+        if (letter.operator, letter.record) in self._sent:
+            return SENT
+        if letter.key is None and letter.value is None:
+            return NO_BYTES
+        if _time_ms(letter) < 0:
+            return "its timestamp is negative, which no record of Kafka can have"
+        place = letter.operator, letter.record.topic
+        if place not in self._reasons:
+            self._reasons[place] = self._reason(*place)
+        return self._reasons[place]
+
+    def _reason(self, operator: str, topic: str) -> str | None:
+        nodes = next((nodes for nodes in self._nodes if operator in nodes), {})
+        found = paths(nodes, operator)
+        if isinstance(found, str):
+            return found
+        sources = [node for name in found if isinstance(node := nodes[name], Source)]
+        return None if any(each.reads(topic) for each in sources) else f"no record of the topic {topic} reaches it"
+
+
+def _send(sink: TransactionalSink, name: str, number: int, letters: Sequence[Failure], folder: Path, by: str) -> None:
+    """One transaction."""
+    note = _Sent(by=by, at_ms=clock.wall_ms(), letters=[(each.operator, each.record) for each in letters])
+    path = folder / f"{number:012}{_OPEN}"
+    replace_file(path, msgspec.json.encode(note), durable=True)
+    reach("resends.noted")
+    sink.begin(number, note.digest, number - 1)
+    for letter in letters:
+        headers = _headers(name, letter)
+        limit = sink.limit(letter.record.topic)
+        if limit is not None and (size := record_size(letter.key, letter.value, headers)) > limit:
+            raise ConfigurationError(
+                f"{letter.record.name} has {size:,} bytes when it is sent again; its topic takes {limit:,}.",
+                hint="raise max.message.bytes of the topic, or leave the record out",
+            )
+        place = letter.record
+        sink.send(place.topic, letter.key, letter.value, _time_ms(letter), headers, partition=place.partition)
+    reach("resends.before_commit")
+    sink.commit()
+    reach("resends.committed")
+    _settle(path)
+
+
+def _headers(name: str, letter: Failure) -> Headers:
+    said = SentAgain(pipeline=name, operator=letter.operator, offset=letter.record.offset)
+    return (*without_header(letter.headers), (HEADER, said.encode()))
+
+
+def _time_ms(letter: Failure) -> int:
+    time = letter.timestamp
+    return (time.replace(tzinfo=time.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _sent(folder: Path) -> frozenset[Letter]:
+    """All letters that were sent, perhaps without those of the last transaction, if its sender was killed."""
+    return frozenset(letter for note in _notes(folder) for letter in note.letters)
+
+
+def _notes(folder: Path) -> Iterator[_Sent]:
+    what, other = "which lists dead letters that were sent again,", "deploy the version of deltaworks that wrote it"
+    for path in sorted(folder.glob(f"*{_SETTLED}")):
+        note = formats.read(path, _Sent, FORMAT, f"{path}, {what}", other=other)
+        if note is not None:
+            yield note
+
+
+def _settle(path: Path) -> None:
+    """Kafka has the transaction of the note."""
+    path.rename(path.with_suffix(_SETTLED))
+    sync_folder(path.parent)
+
+
+def _require_topics(cluster: Kafka, planned: Resend) -> None:
+    counts = admin.partition_counts_of(admin.admin(cluster))
+    for _, record in planned.letters:
+        if record.partition >= counts.get(record.topic, 0):
+            raise KafkaTopicError(
+                f"Partition {record.partition} of topic '{record.topic}' does not exist any more.",
+                hint="a record can only be sent again to the partition in which it failed",
+            )
+
+
+def _others(settings: Settings, name: str, topics: Iterable[str]) -> Iterator[str]:
+    """Other pipelines of the project that read one of the topics."""
+    wanted = list(topics)
+    for other in jobs.names(settings):
+        if other == name or not wanted:
+            continue
+        try:
+            sources = [node for stage in jobs.load(settings, other).plan().stages for node in stage.sources]
+        except ConfigurationError:
+            continue  # it cannot run
+        if any(source.reads(topic) for source in sources for topic in wanted):
+            yield other
