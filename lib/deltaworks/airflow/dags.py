@@ -1,12 +1,20 @@
 """The DAGs of a project, for a DAG file of one's own in an Airflow that somebody else runs.
 
 ```
-from deltaworks.airflow.dags import batch_dags, days_dag, maintenance_dag, pipelines_dags, reconcile_dag
+from deltaworks.airflow.dags import (
+    batch_dags,
+    days_dag,
+    dead_letters_dag,
+    maintenance_dag,
+    pipelines_dags,
+    reconcile_dag,
+)
 
 globals().update(pipelines_dags(project="/srv/shop", conn_id="deltaworks_default", owner="shop"))
 globals().update(batch_dags(project="/srv/shop", conn_id="deltaworks_default", owner="shop"))
 reconcile = reconcile_dag(project="/srv/shop", conn_id="deltaworks_default")
 days = days_dag(project="/srv/shop", conn_id="deltaworks_default")
+dead_letters = dead_letters_dag(project="/srv/shop", conn_id="deltaworks_default")
 maintenance = maintenance_dag(project="/srv/shop", conn_id="deltaworks_default")
 ```
 
@@ -26,6 +34,7 @@ from deltaworks.airflow import batch
 from deltaworks.airflow.assets import checked_asset, table_asset
 from deltaworks.airflow.batch import batch_dag
 from deltaworks.airflow.days import days_dag
+from deltaworks.airflow.dead_letters import dead_letters_dag
 from deltaworks.airflow.maintenance import maintenance_dag
 from deltaworks.airflow.options import PipelineOptions, access_of
 from deltaworks.airflow.quality import quality_dag
@@ -43,6 +52,7 @@ __all__ = [
     "batch_dags",
     "checked_asset",
     "days_dag",
+    "dead_letters_dag",
     "maintenance_dag",
     "pipeline_dags",
     "pipelines_dags",

@@ -47,6 +47,8 @@ _OPEN, _SETTLED = ".open", ".json"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Letter = tuple[str, Coordinates]
 """The operator that failed, and the record."""
+Newest = dict[str, int]
+"""`TOPIC-PARTITION` -> the largest offset of a letter's record. What fails later has larger ones."""
 
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,18 +91,28 @@ class Resend:
     letters: frozenset[Letter] = field(repr=False)
 
     @property
+    def newest(self) -> Newest:
+        """How far the letters go."""
+        found: Newest = {}
+        for _, record in self.letters:
+            place = f"{record.topic}-{record.partition}"
+            found[place] = max(record.offset, found.get(place, -1))
+        return found
+
+    @property
     def count(self) -> int:
         """How many can be sent."""
         return len(self.letters)
 
 
-def plan(settings: Settings, name: str, wanted: Wanted) -> Resend:
+def plan(settings: Settings, name: str, wanted: Wanted, up_to: Newest | None = None) -> Resend:
     """Says which dead letters can be sent again, and why others cannot; changes nothing.
 
     Args:
         settings: where the pipeline runs.
         name: the pipeline.
         wanted: which dead letters are meant.
+        up_to: from an earlier plan: leaves out what has failed since. None: leaves nothing out.
 
     Raises:
         ConfigurationError: there is no such pipeline, or it has no table of dead letters.
@@ -111,12 +123,15 @@ def plan(settings: Settings, name: str, wanted: Wanted) -> Resend:
     again: Counter[tuple[str, str, str | None]] = Counter()
     letters: set[Letter] = set()
     for letter in dead_letters.every(settings.tables, table_of(pipeline), wanted):
+        record = letter.record
+        if up_to is not None and record.offset > up_to.get(f"{record.topic}-{record.partition}", -1):
+            continue
         stays = judge.stays(letter)
         group = letter.operator, letter.error_class, stays
         counts[group] += 1
         again[group] += header_of(letter.headers) is not None
         if stays is None:
-            letters.add((letter.operator, letter.record))
+            letters.add((letter.operator, record))
     groups = [
         Group(operator=operator, error_class=error, count=count, again=again[operator, error, stays], stays=stays)
         for (operator, error, stays), count in sorted(counts.items(), key=lambda each: (each[0][2] or "", -each[1]))

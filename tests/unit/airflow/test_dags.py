@@ -23,7 +23,8 @@ KINDS = ("stream", "replay", "quality")
 DAGS = sorted(
     [
         *(f"{name}__{kind}" for name in PIPELINES for kind in KINDS),
-        *("daily_sales__batch", "orders_report", "streams__days", "streams__maintenance", "streams__reconcile"),
+        *("daily_sales__batch", "orders_report", "streams__days", "streams__dead_letters"),
+        *("streams__maintenance", "streams__reconcile"),
     ]
 )
 
@@ -108,6 +109,14 @@ def test_maintenance_is_alone_and_does_not_catch_up(dags: dict[str, dict[str, An
 
     assert (dag["scheduled"], dag["catchup"], dag["max_active_runs"]) == (True, False, 1)
     assert {name: task["downstream"] for name, task in dag["tasks"].items()} == {"clean": [], "catalog": []}
+
+
+def test_dead_letters_are_sent_by_hand_and_after_an_approval(dags: dict[str, dict[str, Any]]) -> None:
+    dag = dags["streams__dead_letters"]
+
+    assert (dag["scheduled"], dag["run_types"]) == (False, BY_HAND)
+    found = {name: task["downstream"] for name, task in dag["tasks"].items()}
+    assert found == {"look": ["approve"], "approve": ["send"], "send": []}
 
 
 @pytest.mark.parametrize("name", PIPELINES)

@@ -13,6 +13,7 @@ from deltaworks.airflow.access import Access
 from deltaworks.airflow.dags import (
     DeltaworksDag,
     days_dag,
+    dead_letters_dag,
     maintenance_dag,
     pipeline_dags,
     pipelines_dags,
@@ -91,7 +92,7 @@ def test_a_project_without_pipelines_is_an_error(tmp_path: Path) -> None:
     assert "project=" in str(raised.value.hint)
 
 
-@pytest.mark.parametrize("make", [pipelines_dags, reconcile_dag, days_dag, maintenance_dag])
+@pytest.mark.parametrize("make", [pipelines_dags, reconcile_dag, days_dag, dead_letters_dag, maintenance_dag])
 def test_an_option_that_does_not_exist_is_an_error(make: Any) -> None:
     with pytest.raises(ConfigurationError, match="no option 'onwer'") as raised:
         make(project=ROOT, onwer="shop")

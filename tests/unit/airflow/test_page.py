@@ -15,6 +15,7 @@ from deltaworks.airflow.options import PipelineOptions
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "airflow.md").read_text()
 BATCH_PAGE = (ROOT / "docs" / "tables" / "batch.md").read_text()
+SHARED = {f"streams__{name}" for name in ("reconcile", "days", "dead_letters", "maintenance")}
 DAG_FILES = re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -22,7 +23,7 @@ DAG_FILES = re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     ("number", "dags"),
     [
         (0, {"report"}),
-        (1, {"streams__reconcile", "streams__days", "streams__maintenance", "orders__stream", "clicks__stream"}),
+        (1, {*SHARED, "orders__stream", "clicks__stream"}),
         (2, {"orders__stream", "clicks__quality"}),
         (3, {"monthly_report"}),
     ],

@@ -1,0 +1,202 @@
+"""The DAG `streams__dead_letters`: what has failed in a pipeline, and sending it again after a repair.
+
+```
+look --> approve --> send
+```
+
+Trigger it; the form asks for the pipeline and which dead letters are meant. The log of `look` lists them, and says how
+many can be sent again, and why others cannot. To send them, choose so in the form; a person approves first what `look`
+has found (*Required Actions*). What fails meanwhile is left for another run.
+
+Each record is sent once, to the operator that failed on it, however often a task is retried. Those that fail again are
+dead letters again, counted under *failed again*.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Unpack
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, Param, task
+from airflow.sdk.definitions.context import Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.utils.types import DagRunType
+
+from deltaworks.airflow.access import ENVIRONMENT, Access
+from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, DagOptions, access_of, arguments, run_types
+from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, reporter, requester
+from deltaworks.control import jobs
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from deltaworks.control.resends import Resend
+    from deltaworks.lakehouse.dead_letters import Wanted
+
+log = logging.getLogger(__name__)
+DAG_ID = "streams__dead_letters"
+_ACTIONS = {
+    "list": "list: count them by operator and error, and show the latest",
+    "send": "send again: after an approval, to the operators that failed",
+}
+_SHOWN = 20
+
+
+def dead_letters_dag(**options: Unpack[DagOptions]) -> DAG:
+    """Makes the DAG, which an Airflow has once for a home.
+
+    Args:
+        options: see `DagOptions`.
+    """
+    access = access_of(options)
+    with DAG(
+        dag_id=DAG_ID,
+        description="Lists the records that failed in a pipeline, and sends them again.",
+        schedule=None,
+        catchup=False,
+        allowed_run_types=run_types(DagRunType.MANUAL, TRIGGERED_BY_TASK),
+        params=_form(jobs.names(access.parsed())),
+        doc_md=__doc__,
+        **arguments(options, tags=["streams"], tasks=DEFAULTS),
+    ) as dag:
+        limit = timedelta(minutes=30)
+        looked = task.branch(task_id="look", execution_timeout=limit)(look)(access=access)
+        approve = ApproveResendOperator(task_id="approve", access=access)
+        sent = task(task_id="send", execution_timeout=limit)(send)(access=access)
+        looked >> approve >> sent
+    return dag
+
+
+def look(params: Any = None, ti: Any = None, access: Access = ENVIRONMENT) -> str | None:
+    """Lists what is meant; the id of the next task, if there is one."""
+    from deltaworks.control import resends
+    from deltaworks.lakehouse import dead_letters
+
+    settings, name = access.settings(), params["pipeline"]
+    with no_retry_where_it_cannot_help():
+        table, wanted = resends.table_of(jobs.load(settings, name)), _wanted(params)
+        if params["action"] == "list":
+            counts = dead_letters.failures(settings.tables, table, wanted)
+            log.info("%s dead letters of %s", f"{sum(each.count for each in counts):,}", name)
+            for each in counts:
+                log.info("%s: %s: %s, last %s UTC", each.operator, each.error_class, f"{each.count:,}", each.last)
+            for letter in dead_letters.newest(settings.tables, table, wanted, _SHOWN):
+                log.info("%s: %s: %s: %s", letter.record.name, letter.operator, letter.error_class, letter.message)
+            return None
+        planned = resends.plan(settings, name, wanted)
+    log.info("%s", markdown(planned))
+    if not planned.count:
+        return None
+    ti.xcom_push(key="newest", value=planned.newest)
+    return "approve"
+
+
+def send(params: Any = None, ti: Any = None, dag_run: Any = None, access: Access = ENVIRONMENT) -> int:
+    """Sends what `look` has found and somebody has approved; returns how many."""
+    from deltaworks.control import resends
+
+    if not ti.xcom_pull(task_ids="approve", key="approved_by"):
+        raise AirflowFailException("Nobody has approved this: answer the task `approve` (Required Actions).")
+    settings, report = access.settings(), reporter()
+    with no_retry_where_it_cannot_help():
+        planned = _found(settings, params, ti)
+        sent = resends.send(
+            settings,
+            planned,
+            by=requester(dag_run),
+            report=lambda count: report(f"{count:,} of {planned.count:,} sent"),
+        )
+    log.info("%s sent to %s", f"{sent:,}", params["pipeline"])
+    return sent
+
+
+class ApproveResendOperator(ApprovalOperator):
+    """Asks a person whether to send what `look` has found.
+
+    Args:
+        access: where the settings are from.
+    """
+
+    template_fields = ("subject",)  # not the body: it contains texts of errors
+
+    def __init__(self, *, access: Access = ENVIRONMENT, **kwargs: Any) -> None:
+        super().__init__(subject="Send these dead letters of {{ params.pipeline }} again?", **kwargs)
+        self.access = access
+
+    def execute(self, context: Context) -> None:
+        with no_retry_where_it_cannot_help():
+            planned = _found(self.access.settings(), context["params"], context["ti"])
+        if not planned.count:
+            raise AirflowSkipException("somebody has sent them meanwhile: nothing to approve")
+        self.body = markdown(planned)
+        super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Called with the answer."""
+        if event.get("chosen_options") == [self.APPROVE]:
+            user = event.get("responded_by_user") or {}
+            context["ti"].xcom_push(key="approved_by", value=user.get("name") or user.get("id") or "somebody")
+        return super().execute_complete(context, event)
+
+
+def markdown(planned: Resend) -> str:
+    """What would be sent, and what stays and why, as a table."""
+    rows = [
+        f"| `{each.operator}` | `{each.error_class}` | {each.count:,} | {each.again or ''} | {each.stays or 'yes'} |"
+        for each in planned.groups
+    ]
+    head = ["| operator | error | count | failed again | sent again? |", "|---|---|---|---|---|"]
+    return "\n".join([f"{planned.count:,} dead letters of `{planned.pipeline}` can be sent again.", "", *head, *rows])
+
+
+def _found(settings: Settings, params: Any, ti: Any) -> Resend:
+    """What `look` has found, without what was sent since."""
+    from deltaworks.control import resends
+
+    newest = ti.xcom_pull(task_ids="look", key="newest") or {}
+    return resends.plan(settings, params["pipeline"], _wanted(params), newest)
+
+
+def _wanted(params: Any) -> Wanted:
+    from deltaworks.lakehouse import catalog, dead_letters
+
+    since, until = (None if params[name] is None else catalog.time_of(params[name]) for name in ("since", "until"))
+    if since is not None and until is not None and since >= until:
+        raise ConfigurationError(
+            f"The range of times is empty: {params['since']} to {params['until']}.", hint="Since is the earlier one"
+        )
+    key = params["key"]
+    return dead_letters.Wanted(
+        operator=params["operator"] or None,
+        error=params["error"] or None,
+        key=key.encode() if key else None,
+        since=since,
+        until=until,
+    )
+
+
+def _form(names: list[str]) -> dict[str, Param]:
+    return {
+        "pipeline": Param(
+            type="string",
+            title="Pipeline",
+            description="One that keeps its dead letters in a table.",
+            **({"enum": names} if names else {}),
+        ),
+        "action": Param("list", type="string", enum=list(_ACTIONS), values_display=dict(_ACTIONS), title="What to do"),
+        "operator": _text("Operator", "Of this operator only."),
+        "error": _text("Error", "With this text in the error's class or message."),
+        "key": _text("Key", "Of records with this key."),
+        "since": _time("Since", "Of records from this UTC time on."),
+        "until": _time("Until", "Of records before this UTC time."),
+    }
+
+
+def _text(title: str, description: str) -> Param:
+    return Param("", type="string", title=title, description=description)
+
+
+def _time(title: str, description: str) -> Param:
+    return Param(None, type=["null", "string"], format="date-time", title=title, description=description)
