@@ -181,9 +181,9 @@ def _form(names: list[str]) -> dict[str, Param]:
     return {
         "pipeline": Param(
             type="string",
+            enum=names or [""],
             title="Pipeline",
             description="One that keeps its dead letters in a table.",
-            **({"enum": names} if names else {}),
         ),
         "action": Param("list", type="string", enum=list(_ACTIONS), values_display=dict(_ACTIONS), title="What to do"),
         "operator": _text("Operator", "Of this operator only."),

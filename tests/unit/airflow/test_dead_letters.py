@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks.airflow.dead_letters import ApproveResendOperator, dead_letters_dag, look, markdown, send
 from deltaworks.control import resends
+from deltaworks.lakehouse.dead_letters import Wanted
 from deltaworks.settings import Settings
 from tests.unit.control.test_resends import Desk, letter
 
@@ -38,6 +39,10 @@ def params(**given: Any) -> dict[str, Any]:
     return {**form, **given}
 
 
+def context(**given: Any) -> Any:
+    return given
+
+
 RUN = SimpleNamespace(triggering_user_name="ann", run_type="manual")
 
 
@@ -63,14 +68,14 @@ def test_what_was_found_and_approved_is_sent_and_nothing_that_failed_since(desk:
     with pytest.raises(AirflowFailException, match="Nobody has approved this"):
         send(params(), instance, RUN)
     assert desk.records == []
-    body = markdown(resends.plan(Settings.from_environment(), "p", resends.Wanted(), instance.kept["newest"]))
+    body = markdown(resends.plan(Settings.from_environment(), "p", Wanted(), instance.kept["newest"]))
     assert "| `number` | `ValueError` | 2 |  | yes |" in body
     assert "| `gone` | `ValueError` | 1 |  | the topology has no such operator |" not in body, "it is later than in-0@1"
     instance.xcom_push("approved_by", "eve")
     assert send(params(), instance, RUN) == 2
     assert send(params(), instance, RUN) == 0, "a task that is tried again"
     with pytest.raises(AirflowSkipException, match="somebody has sent them meanwhile"):
-        operator.execute({"params": params(), "ti": instance})  # type: ignore[arg-type]
+        operator.execute(context(params=params(), ti=instance))
     assert [partition for partition, *_ in desk.records] == [0, 1]
 
 
@@ -81,7 +86,7 @@ def test_only_an_approval_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     for answer in ("Reject", "Approve"):
         instance = Instance()
         event = {"chosen_options": [answer], "responded_by_user": {"id": "7", "name": "eve"}}
-        operator.execute_complete({"ti": instance}, event)  # type: ignore[arg-type]
+        operator.execute_complete(context(ti=instance), event)
         noted.append(instance.kept)
 
     assert noted == [{}, {"approved_by": "eve"}]
