@@ -3,6 +3,7 @@
 from deltaworks.dsl.branched import BranchedKStream
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
+from deltaworks.dsl.corrections import Corrections
 from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.grouped import KGroupedStream
 from deltaworks.dsl.grouped_table import KGroupedTable
@@ -119,6 +120,7 @@ __all__ = [
     "ConfigurationError",
     "ConnectDecimal",
     "ConsumedRecord",
+    "Corrections",
     "DeadLetterRecord",
     "DeadLetters",
     "DecimalDigits",

@@ -16,6 +16,7 @@ PUBLIC = [
     "ConfigurationError",
     "ConnectDecimal",
     "ConsumedRecord",
+    "Corrections",
     "DeadLetterRecord",
     "DeadLetters",
     "DecimalDigits",

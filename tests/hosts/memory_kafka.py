@@ -174,6 +174,9 @@ class MemorySink:
         self._sent = []
         return not is_committed(self._kafka.markers.get(self._task), batch_id, intent, known, str(self._task))
 
+    def committed(self) -> Marker | None:
+        return self._kafka.markers.get(self._task)
+
     def limit(self, topic: str) -> int | None:
         return None if topic in self._kafka.missing else self._kafka.limits.get(topic, STOCK_LIMIT)
 

@@ -126,11 +126,12 @@ def stream_doc(name: str, about: str | None, pipeline: Pipeline) -> str:
     """Markdown for `<name>__stream`; it begins with the docstring of the author's module."""
     plan = pipeline.plan()
     letters = (pipeline.dead_letters.topic, pipeline.dead_letters.table)
+    corrections = None if pipeline.corrections is None else pipeline.corrections.topic
     return _DOC.format(
         about=(about or f"The pipeline `{name}`.").strip(),
         name=name,
         sources=_listed([*plan.source_topics, *plan.global_topics]),
-        sinks=_listed([*plan.sink_topics, *filter(None, letters[:1])]),
+        sinks=_listed([*plan.sink_topics, *filter(None, (letters[0], corrections))]),
         tables=_listed([*(table for sink in plan.tables for table in table_names(sink)), *filter(None, letters[1:])]),
         on_error="stops the stream" if pipeline.on_error == "fail" else "becomes a dead letter",
         interval=pipeline.trigger_interval.total_seconds(),

@@ -45,7 +45,7 @@ def roll_back(name: str, params: Any = None, dag_run: Any = None, access: Access
     with no_retry_where_it_cannot_help():
         run = known_as(name, params["run"], _published(PipelinePaths.of(settings, name)), "published or handed over to")
         done = handover.take_back(settings, run, requested_by=requester(dag_run), report=reporter())
-    log.info("%s tables have the rows again that they had before %s", done, run)
+    log.info("%s, as before %s", done, run)
     return run
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deltaworks.lakehouse.catalog import TableInfo
     from deltaworks.lakehouse.dead_letters import Failure
     from deltaworks.lakehouse.dead_letters import Failures as Counted
+    from deltaworks.lakehouse.publish.corrections import KeptCorrections
     from deltaworks.lakehouse.publish.ownership import Handover
     from deltaworks.lakehouse.publish.publication import Publication
     from deltaworks.lakehouse.retention import Pin
@@ -413,6 +414,22 @@ class ReplayListed(_Document, frozen=True, kw_only=True):
         )
 
 
+class CorrectionsListed(_Document, frozen=True, kw_only=True):
+    """Rows that consumers of Kafka are told about."""
+
+    action: str
+    """`publish` or `rollback`."""
+    topic: str
+    rows: int
+    sent: datetime | None
+    """Null: not all of them are sent yet."""
+
+    @classmethod
+    def of(cls, kept: KeptCorrections) -> CorrectionsListed:
+        sent = None if kept.sent_ms is None else instant(kept.sent_ms)
+        return cls(action=kept.action, topic=kept.topic, rows=kept.count, sent=sent)
+
+
 class ChangeListed(_Document, frozen=True, kw_only=True):
     """A publication, or a handover, of a replay's tables."""
 
@@ -424,9 +441,10 @@ class ChangeListed(_Document, frozen=True, kw_only=True):
     reason: str
     requested_by: str
     approved_by: str | None
+    corrections: list[CorrectionsListed]
 
     @classmethod
-    def of(cls, change: Publication | Handover) -> ChangeListed:
+    def of(cls, change: Publication | Handover, corrections: Sequence[KeptCorrections] = ()) -> ChangeListed:
         return cls(
             run_id=change.request.run_id,
             pipeline=change.request.pipeline,
@@ -436,6 +454,7 @@ class ChangeListed(_Document, frozen=True, kw_only=True):
             reason=change.request.reason,
             requested_by=change.request.requested_by,
             approved_by=change.request.approved_by,
+            corrections=list(map(CorrectionsListed.of, corrections)),
         )
 
 

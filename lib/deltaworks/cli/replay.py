@@ -202,6 +202,7 @@ def replays(
     """List unfinished replays and publications."""
     import msgspec
 
+    from deltaworks.lakehouse.publish import corrections
     from deltaworks.lakehouse.publish.publication import Publication
     from deltaworks.replay import runs
 
@@ -214,7 +215,10 @@ def replays(
         if name in (None, plan.request.pipeline)
     ]
     files = sorted(settings.pipelines.glob(f"{name or '*'}/publications/*.json"))
-    publications = [msgspec.json.decode(file.read_bytes(), type=Publication) for file in files]
+    publications = [
+        (msgspec.json.decode(file.read_bytes(), type=Publication), corrections.of_run(file.parent, file.stem))
+        for file in files
+    ]
     handovers = list(_handovers(settings, name))
     if as_json:
         from deltaworks.cli import listings
@@ -222,7 +226,7 @@ def replays(
         return print_json(
             listings.Replays(
                 unfinished=[listings.ReplayListed.of(plan, state) for plan, state in unfinished],
-                publications=list(map(listings.ChangeListed.of, publications)),
+                publications=[listings.ChangeListed.of(done, kept) for done, kept in publications],
                 handovers=list(map(listings.ChangeListed.of, handovers)),
             )
         )
@@ -246,10 +250,17 @@ def replays(
     people = ("reason", "requested by", "approved by")
     print_table(
         "Publications",
-        ("run", "pipeline", "state", "tables", *people),
+        ("run", "pipeline", "state", "tables", "corrections", *people),
         (
-            (done.request.run_id, done.request.pipeline, done.state, ", ".join(done.tables), *_people(done.request))
-            for done in publications
+            (
+                done.request.run_id,
+                done.request.pipeline,
+                done.state,
+                ", ".join(done.tables),
+                ", ".join(f"{each.action} {each.count:,} {'sent' if each.sent_ms else 'waiting'}" for each in kept),
+                *_people(done.request),
+            )
+            for done, kept in publications
         ),
     )
     print_table(
@@ -292,8 +303,7 @@ def rollback(run: Annotated[str, typer.Argument(help="Id of a published replay."
 
     settings = Settings.from_environment()
     with Steps().step(f"roll back {run}") as report:
-        count = handover.take_back(settings, run, requested_by=user(), report=report)
-        report(f"{count} tables restored")
+        report(handover.take_back(settings, run, requested_by=user(), report=report))
 
 
 def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:

@@ -16,7 +16,7 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError
 from deltaworks.kafka import admin
-from deltaworks.kafka.control_topic import control_topic
+from deltaworks.kafka.control_topic import own_topics
 from deltaworks.lakehouse import catalog, cuts
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.settings import Settings
@@ -43,7 +43,7 @@ def find(settings: Settings, pipeline: Pipeline) -> Leftovers:
             f"A pipeline starts over only on the Kafka of its home, not at {settings.bootstrap}.",
             hint="somebody may read there what it has written; use another name for the pipeline",
         )
-    written = [*topics.output_topics(pipeline, pipeline.plan()), control_topic(pipeline.name)]
+    written = [*topics.output_topics(pipeline, pipeline.plan()), *own_topics(pipeline.name)]
     there = admin.partition_counts_of(admin.admin(settings.cluster_of(pipeline.name)))
     tables = [name for name in catalog.table_names(settings.tables) if _writer(settings, name) == pipeline.name]
     return Leftovers(tuple(tables), tuple(topic for topic in written if topic in there))

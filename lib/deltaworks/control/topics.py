@@ -10,7 +10,12 @@ from deltaworks.dsl.pipeline import Pipeline, Topic
 from deltaworks.errors import KafkaTopicError
 from deltaworks.kafka import admin, durability, permissions
 from deltaworks.kafka.admin import TopicSpec
-from deltaworks.kafka.control_topic import control_topic, specification
+from deltaworks.kafka.control_topic import (
+    control_topic,
+    corrections_specification,
+    corrections_topic,
+    specification,
+)
 from deltaworks.topology.plan import Plan
 
 
@@ -95,6 +100,11 @@ def _require_exactly_once(
     if control not in admin.topic_states(client, [control]):
         new[control] = specification(pipeline.name)
     writes = output_topics(pipeline, plan)
+    if pipeline.corrections is not None:
+        markers = corrections_topic(pipeline.name)
+        if markers not in admin.topic_states(client, [markers]):
+            new[markers] = corrections_specification(pipeline.name)
+        reads, writes = [*reads, markers], [*writes, markers]
     needed = permissions.of_pipeline(pipeline.name, reads, writes)
     permissions.require(bootstrap, client, needed, list(new.values()))
     existing = [topic for topic in (*writes, control) if topic not in new]
@@ -115,5 +125,6 @@ def all_topics(pipeline: Pipeline, plan: Plan) -> list[str]:
 
 
 def output_topics(pipeline: Pipeline, plan: Plan) -> list[str]:
-    """Every topic that the pipeline writes, dead letters last."""
-    return [*plan.sink_topics, *([pipeline.dead_letters.topic] if pipeline.dead_letters.topic else [])]
+    """Every topic that the pipeline writes: its results, then dead letters and corrections."""
+    corrections = None if pipeline.corrections is None else pipeline.corrections.topic
+    return [*plan.sink_topics, *filter(None, (pipeline.dead_letters.topic, corrections))]

@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeVar
 
 from deltaworks.dsl import failures
 from deltaworks.dsl.builder import StreamsBuilder
+from deltaworks.dsl.corrections import Corrections
+from deltaworks.dsl.corrections import problems as problems_of_corrections
 from deltaworks.dsl.graph import call_site, line_of
 from deltaworks.dsl.mistakes import named, takes
 from deltaworks.dsl.reprocess import Reprocess
@@ -134,6 +136,8 @@ class Pipeline:
     reprocess: Reprocess | None = None
     """When its newest days are processed again by itself, and what is published of the result; None: only when somebody
     asks for a replay."""
+    corrections: Corrections | None = None
+    """Who is told of the rows that a published replay changes; None: only the tables show it."""
     on_start: Callable[[], None] | None = None
     """Called in the driver of the stream at each start, after every check and before the first batch. If it raises, the
     stream does not start."""
@@ -353,6 +357,8 @@ class Pipeline:
         yield from self._check_secrets(plan)
         if self.reprocess is not None:
             yield from problems_of_reprocessing(self.reprocess, plan, letters.table)
+        if self.corrections is not None:
+            yield from problems_of_corrections(self.corrections, plan, letters.topic)
         for topic in self.topics:
             if topic.partitions < 1 or (topic.replication is not None and topic.replication < 1):
                 yield Problem(

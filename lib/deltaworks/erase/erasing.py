@@ -34,7 +34,7 @@ from deltaworks.errors import (
 )
 from deltaworks.faults import reach
 from deltaworks.lakehouse import catalog, rewriting
-from deltaworks.lakehouse.publish import ownership, publication
+from deltaworks.lakehouse.publish import corrections, ownership, publication
 from deltaworks.lakehouse.rewriting import Successors, Unwanted
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas
 from deltaworks.lakehouse.writes import NewFile
@@ -155,6 +155,11 @@ def _require_quiet(settings: Settings, paths: PipelinePaths, name: str) -> None:
         raise ConflictError(
             f"Replays of {name!r} are not finished and hold the data, too: {', '.join(open_runs)}.",
             hint=f"deltaworks replay {name} --resume {open_runs[0]}, or deltaworks discard {open_runs[0]}",
+        )
+    if waiting := corrections.unsent(paths.publications):
+        raise ConflictError(
+            f"Corrections of {waiting[0].run_id} are not sent to {waiting[0].topic} yet, and hold rows.",
+            hint="repeat the publication or the rollback, or run the DAG streams__maintenance; then erase",
         )
     if begun := [*publication.unfinished(paths.publications), *ownership.unfinished(paths.handovers)]:
         raise ConflictError(

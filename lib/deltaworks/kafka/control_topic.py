@@ -4,8 +4,11 @@ Partition 0 has the claims of lineages (`control/lineage.py`). Each task has its
 markers. A reader of committed records stops at the first open transaction *of a partition*, so a task's markers can be
 read without waiting for the open transactions of other tasks.
 
-The topic is compacted, so it keeps the last record of a key, however long a stream is stopped. A marker is a record in
-the transaction of its batch; its key identifies the task.
+The markers of corrections (`control/corrections.py`) are in a topic of their own, so that no process that is not the
+stream has a transaction open here.
+
+The topics are compacted, so they keep the last record of a key, however long a stream is stopped. A marker is a record
+in the transaction of its batch; its key identifies the task, or the corrections.
 """
 
 from __future__ import annotations
@@ -111,6 +114,26 @@ def resends_specification(pipeline: str) -> TopicSpec:
 def resends_place(pipeline: str) -> MarkerPlace:
     """The location of the markers of records that are sent again."""
     return MarkerPlace(resends_topic(pipeline), 0, b"resends")
+
+
+def corrections_topic(pipeline: str) -> str:
+    """The name of the topic with the markers of corrections."""
+    return f"__deltaworks-{pipeline}-corrections"
+
+
+def own_topics(pipeline: str) -> tuple[str, str]:
+    """The topics that only deltaworks reads."""
+    return control_topic(pipeline), corrections_topic(pipeline)
+
+
+def corrections_specification(pipeline: str) -> TopicSpec:
+    """That topic as it is created."""
+    return TopicSpec(name=corrections_topic(pipeline), partitions=1, replication=-1, config=_CONFIG)
+
+
+def corrections_place(pipeline: str, name: str) -> MarkerPlace:
+    """The location of the markers of one publication's corrections, or of one rollback's."""
+    return MarkerPlace(corrections_topic(pipeline), 0, name.encode())
 
 
 def place_of(pipeline: str, query: str, tasks: Sequence[int], task: TaskId) -> MarkerPlace:

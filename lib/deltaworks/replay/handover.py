@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from deltaworks.control import fence, jobs, topics
+from deltaworks.control import corrections, fence, jobs, topics
 from deltaworks.control.between_drivers import between_drivers
 from deltaworks.control.checkpoint import stored_plan
 from deltaworks.control.lease import Lease
@@ -130,14 +130,15 @@ def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report =
     return done
 
 
-def take_back(settings: Settings, run_id: str, *, requested_by: str, report: Report = lambda _: None) -> int:
-    """Takes back what a run has published, or the hand-over to it; returns the number of tables that are restored.
+def take_back(settings: Settings, run_id: str, *, requested_by: str, report: Report = lambda _: None) -> str:
+    """Takes back what a run has published, or the hand-over to it; returns what was done, for people.
 
     Raises like `undo` and `runs.rollback`.
     """
     if record_of(settings, run_id) is not None:
-        return len(undo(settings, run_id, requested_by=requested_by, report=report).tables)
-    return len(runs.rollback(settings, run_id, requested_by=requested_by).tables)
+        return f"{len(undo(settings, run_id, requested_by=requested_by, report=report).tables)} tables restored"
+    done, sent = runs.rollback(settings, run_id, requested_by=requested_by)
+    return f"{len(done.tables)} tables restored{corrections.told(sent)}"
 
 
 def record_of(settings: Settings, run_id: str) -> Path | None:

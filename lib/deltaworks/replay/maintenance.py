@@ -1,5 +1,6 @@
-"""Maintenance of a home: removes what nobody needs any more, and what nobody else would ever remove.
+"""Maintenance of a home: removes what nobody needs any more, and does what nobody else would ever do.
 
+- Corrections that somebody was killed while sending, or that Kafka did not take.
 - Code archives that no driver, no restart and no open batch may need; a deployment removes them, too.
 - Replays that were begun and then left alone: each holds the results of all that it has processed.
 """
@@ -12,7 +13,7 @@ from datetime import timedelta
 import msgspec
 
 from deltaworks import clock
-from deltaworks.control import retention
+from deltaworks.control import corrections, retention
 from deltaworks.errors import DeltaworksError
 from deltaworks.replay import runs
 from deltaworks.settings import Settings
@@ -21,8 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 class Removed(msgspec.Struct, frozen=True, kw_only=True):
-    """What maintenance has removed."""
+    """What maintenance has removed, and sent."""
 
+    sent: list[str]
+    """Corrections: run, and what was done with it."""
     archives: list[str]
     """Digests of code archives."""
     replays: list[str]
@@ -32,12 +35,19 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def maintain(settings: Settings, keep_replays: timedelta | None) -> Removed:
-    """Removes what nobody needs; running streams and replays are not affected.
+    """Removes what nobody needs, and sends what waits; running streams and replays are not affected.
 
     Args:
         settings: name the home.
         keep_replays: how long an unfinished replay stays after its last phase; None: until somebody discards it.
     """
+    sent = list[str]()
+    for publications in sorted(settings.pipelines.glob("*/publications")):
+        name = publications.parent.name
+        try:
+            sent += [kept.name for kept in corrections.send(settings, name)]
+        except DeltaworksError as error:
+            _log.warning("corrections of %s wait: %s", name, error)
     archives = retention.expire(settings, retention.named(settings))
     replays, kept = [], {}
     for paths, plan in runs.all_unfinished(settings):
@@ -52,4 +62,4 @@ def maintain(settings: Settings, keep_replays: timedelta | None) -> Removed:
         else:
             replays.append(plan.run_id)
             _log.info("replay %s was discarded, %.1f days after its last phase", plan.run_id, idle_s / 86_400)
-    return Removed(archives=archives, replays=replays, kept=kept)
+    return Removed(sent=sent, archives=archives, replays=replays, kept=kept)

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from deltaworks import clock
-from deltaworks.control import table_commands
+from deltaworks.control import corrections, table_commands
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, TableError
@@ -211,6 +211,7 @@ class ReplayRun:
             reason=request.reason,
             requested_by=request.requested_by,
             approved_by=None if state.approval is None else state.approval.by,
+            corrections=corrections.request_of(self.pipeline, same_batches=request.order == "recorded"),
         )
 
     def _publish(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
@@ -232,8 +233,10 @@ class ReplayRun:
             return
         roots = (self.settings.tables, self.paths.tables)
         days.require_some(roots, days.windowed_tables(self.schemas), self.plan.tables, state.to_ms)
+        corrections.prepare(self.settings.cluster_of(self.pipeline.name), self.pipeline)
         done = table_commands.publish(self.settings, self.pipeline, self.paths.tables, self.publication_request())
-        report(f"{len(done.tables)} tables{_approved(state)}")
+        told = corrections.told(corrections.send(self.settings, self.pipeline.name))
+        report(f"{len(done.tables)} tables{_approved(state)}{told}")
 
     def _verify(self, state: ReplayState, report: Report) -> None:
         found = self._comparison(state, report)

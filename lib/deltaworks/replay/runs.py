@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from deltaworks import clock
-from deltaworks.control import batches, jobs, set_aside, table_commands
+from deltaworks.control import batches, corrections, jobs, set_aside, table_commands
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.publish import ownership
+from deltaworks.lakehouse.publish.corrections import KeptCorrections
 from deltaworks.lakehouse.publish.publication import Publication
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.names import RUN
@@ -176,10 +177,11 @@ def publication_of(settings: Settings, run_id: str) -> tuple[str, Path]:
     )
 
 
-def rollback(settings: Settings, run_id: str, *, requested_by: str) -> Publication:
-    """Takes back what a run has published, also under a running stream."""
+def rollback(settings: Settings, run_id: str, *, requested_by: str) -> tuple[Publication, list[KeptCorrections]]:
+    """Takes back what a run has published, also under a running stream, and sends the corrections of that."""
     name, _ = publication_of(settings, run_id)
-    return table_commands.rollback(settings, jobs.load(settings, name), run_id, requested_by=requested_by)
+    done = table_commands.rollback(settings, jobs.load(settings, name), run_id, requested_by=requested_by)
+    return done, corrections.send(settings, name)
 
 
 def _sweep(replays: Path) -> None:

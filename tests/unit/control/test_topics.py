@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deltaworks import DeadLetters, Pipeline, StreamsBuilder, Topic
+from deltaworks import Corrections, DeadLetters, Pipeline, StreamsBuilder, Topic
 from deltaworks.control import lineage, preflight, topics
 from deltaworks.control.model import DeployOptions
 from deltaworks.errors import KafkaTopicError, LineageError
@@ -133,6 +133,25 @@ def test_a_check_asks_for_what_the_pipeline_reads_and_writes(monkeypatch: pytest
     broker.there[control] = 9
     topics.check("", PIPELINE, PIPELINE.plan(), begun=False)
     assert broker.kept == (["enriched", control], ["letters"])
+
+
+def test_a_pipeline_with_corrections_needs_their_topic_and_that_of_their_markers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def tables(builder: StreamsBuilder) -> None:
+        builder.stream("orders", key=str, value=str).to_delta("amounts")
+
+    broker = Broker({"orders": 4}, monkeypatch)
+    pipeline = Pipeline(name="shop", topology=tables, corrections=Corrections("changes"))
+
+    assert topics.prepare("", pipeline, pipeline.plan(), begun=False).missing_names == ["changes"]
+
+    markers = "__deltaworks-shop-corrections"
+    operations = {each.name: set(each.operations) for each in broker.needed if each.kind == "topic"}
+    assert operations["changes"] == {"WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"}
+    assert operations[markers] == {"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"}
+    assert set(broker.new) == {"changes", markers, "__deltaworks-shop-control"}
+    assert set(broker.kept[1]) == set(broker.new)
 
 
 @pytest.mark.parametrize(

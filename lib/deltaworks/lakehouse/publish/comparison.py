@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from deltaworks.clock import ticks_s, wall_ms
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout, row_origins
 from deltaworks.lakehouse.log import DeltaLog
-from deltaworks.lakehouse.publish.differences import KINDS, Differences, Kind, Side
+from deltaworks.lakehouse.publish.differences import KINDS, Differences, Kind, Side, engine
 from deltaworks.lakehouse.publish.scope import Scope, open_days
 from deltaworks.lakehouse.publish.windows import ALWAYS, early_windows, later_windows
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
@@ -228,12 +227,8 @@ class _Pair:
         left_out = self._unsettled_days(scope)
         before, after = (self._side(log, scope, left_out) for log in (self.production, self.staging))
         production_columns = after.columns if self.production is None else before.columns
-        with tempfile.TemporaryDirectory(prefix="comparison-", dir=limits.folder) as folder, duckdb.connect() as engine:
-            engine.execute("SET TimeZone = 'UTC'")
-            engine.execute("SET memory_limit = ?", [f"{limits.memory_mb}MB"])
-            engine.execute("SET temp_directory = ?", [folder])
-            engine.execute("SET preserve_insertion_order = false")
-            differences = Differences(engine, self.schema, self.source, scope, same_batches=same_batches, summed=summed)
+        with engine(limits.memory_mb, limits.folder) as duck:
+            differences = Differences(duck, self.schema, self.source, scope, same_batches=same_batches, summed=summed)
             try:
                 found = differences.find(self._slices(before, after), limits.samples, limits.parts)
             except duckdb.IOException as error:
@@ -273,15 +268,7 @@ class _Pair:
         for log in (self.production, self.staging):
             for path, entry in () if log is None else log.files.items():
                 rows[layout.partition_of(path)["window_date"]] += entry.rows
-        slices: list[set[str]] = [set()]
-        held = 0
-        for day in sorted(rows):
-            if held and held + rows[day] > SLICE_ROWS:
-                slices.append(set())
-                held = 0
-            slices[-1].add(day)
-            held += rows[day]
-        return [(_of_days(before, days), _of_days(after, days)) for days in slices]
+        return [(_of_days(before, days), _of_days(after, days)) for days in slices_of(rows)]
 
     def _unsettled_days(self, scope: Scope) -> set[str]:
         """Days whose windows may still change, or that one side has closed and the other has not."""
@@ -324,6 +311,19 @@ class _Pair:
             cases.append(f"WHEN file_index IN ({', '.join(unknown)}) THEN {scope.condition(self.schema)}")
         of_batches = f" AND CASE {' '.join(cases)} ELSE TRUE END" if cases else ""
         return chosen, scope.time_condition("timestamp") + of_batches
+
+
+def slices_of(rows: Mapping[str, int]) -> list[set[str]]:
+    """The days of a windowed table that are compared at a time; takes the rows of each day, of both sides."""
+    slices: list[set[str]] = [set()]
+    held = 0
+    for day in sorted(rows):
+        if held and held + rows[day] > SLICE_ROWS:
+            slices.append(set())
+            held = 0
+        slices[-1].add(day)
+        held += rows[day]
+    return slices
 
 
 def _of_days(side: Side, days: set[str]) -> Side:

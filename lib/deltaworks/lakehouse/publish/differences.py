@@ -20,24 +20,29 @@ identity, each with a separate scan.
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deltaworks.lakehouse.publish.scope import LETTER_SOURCE, ROW_SOURCE, Scope
 from deltaworks.lakehouse.sandbox import identifier as _quoted
 from deltaworks.lakehouse.schema import Role, TableSchema
 
+T = TypeVar("T")
 Kind = Literal["changed", "only in production", "only in staging"]
 KINDS: tuple[Kind, ...] = ("changed", "only in production", "only in staging")
 _MAX_PARTS = 1024
+_WRITTEN_ROWS = 16_384
 _CONDITION: dict[Kind, str] = {
     "changed": "in_before AND in_after",
     "only in production": "in_before AND NOT in_after",
@@ -83,6 +88,22 @@ class Found:
     """Before and after; of each kind the first rows by identity."""
 
 
+@contextmanager
+def engine(memory_mb: int, folder: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """What compares: a DuckDB of its own.
+
+    Args:
+        memory_mb: data that does not fit goes to temporary files.
+        folder: their folder; None: the system's.
+    """
+    with tempfile.TemporaryDirectory(prefix="comparison-", dir=folder) as spilled, duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET memory_limit = ?", [f"{memory_mb}MB"])
+        connection.execute("SET temp_directory = ?", [spilled])
+        connection.execute("SET preserve_insertion_order = false")
+        yield connection
+
+
 class Differences:
     """The differences of one table.
 
@@ -122,13 +143,31 @@ class Differences:
         Raises:
             duckdb.Error: files cannot be read, or memory is short even for a small part of the rows.
         """
-        while True:
-            try:
-                return self._find(sides, samples, parts)
-            except duckdb.OutOfMemoryException:
-                if parts >= _MAX_PARTS:
-                    raise
-                parts *= 4
+        return _in_parts(lambda parts: self._find(sides, samples, parts), parts)
+
+    def write(self, sides: Sequence[tuple[Side, Side]], target: Path) -> int:
+        """Writes the rows that differ to a Parquet file; returns how many there are.
+
+        A row of the file has `in_before`, `in_after` and, per cell, `b<number>` and `a<number>`: before and after.
+        Raises like `find`.
+        """
+        return _in_parts(lambda parts: self._write(sides, target, parts), 1)
+
+    def _write(self, sides: Sequence[tuple[Side, Side]], target: Path, parts: int) -> int:
+        rows = 0
+        writer: pq.ParquetWriter | None = None
+        try:
+            for (before, after), part in product(sides, range(parts)):
+                self._pair(before, after, part, parts)
+                found = self._connection.sql("FROM pairs").to_arrow_reader(_WRITTEN_ROWS)
+                writer = writer or pq.ParquetWriter(target, found.schema, compression="zstd")
+                for batch in found:
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+        finally:
+            if writer is not None:
+                writer.close()
+        return rows
 
     def _find(self, sides: Sequence[tuple[Side, Side]], samples: int, parts: int) -> Found:
         found = Found(columns=Counter(dict.fromkeys(self._counted.values(), 0)))
@@ -303,6 +342,17 @@ class Differences:
             SELECT *, row_number() OVER (PARTITION BY {names} ORDER BY place) AS number
             FROM (SELECT *, unnest(range({times})) FROM remainder WHERE {times} > 0)
         """
+
+
+def _in_parts(compare: Callable[[int], T], parts: int) -> T:
+    """Compares in so many parts, or in more if memory is short."""
+    while True:
+        try:
+            return compare(parts)
+        except duckdb.OutOfMemoryException:
+            if parts >= _MAX_PARTS:
+                raise
+            parts *= 4
 
 
 def _identity_of(schema: TableSchema) -> set[str]:

@@ -36,7 +36,9 @@ from deltaworks.files import replace_file
 from deltaworks.lakehouse import layout, parquet, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
 from deltaworks.lakehouse.log import Commit, FileEntry
+from deltaworks.lakehouse.publish import corrections
 from deltaworks.lakehouse.publish.change import carry_out, renamed
+from deltaworks.lakehouse.publish.corrections import CorrectionsRequest
 from deltaworks.lakehouse.publish.replacement import (
     Replacement,
     Replacing,
@@ -78,6 +80,8 @@ class PublicationRequest(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: str
     approved_by: str | None = None
     """Who approved it; None: nobody is recorded."""
+    corrections: CorrectionsRequest | None = None
+    """Who is told of the rows that change; None: nobody."""
 
     @property
     def scope(self) -> Scope:
@@ -164,6 +168,8 @@ def publish(
     number = _round(committer, record, request, tables)
     if record is not None and record.round < number:
         record = None
+    if record is not None:
+        request = msgspec.structs.replace(request, corrections=record.request.corrections)
     committed = {
         table.schema.name for table in tables if _version(committer, table, layout.PUBLICATION, request) >= number
     }
@@ -179,6 +185,10 @@ def publish(
     def write_down() -> PublicationRecord:
         if record is not None and not made:
             return record
+        if request.corrections is not None:
+            changes = {name: replacement for name, (replacement, _, _) in made.items()}
+            name: tuple[str, corrections.Action, int] = request.run_id, "publish", number
+            corrections.keep(committer, publications, request.corrections, request.scope, name, changes)
         written = PublicationRecord(
             request=request, state="publishing", round=number, tables=told, begun_ms=begun_ms, files=mine
         )
@@ -192,6 +202,7 @@ def publish(
     def complete(record: PublicationRecord) -> PublicationRecord:
         if record.state == "published":
             return record
+        corrections.release(publications, request.run_id, "publish", number)
         done = {name: _committed(committer, record, name, layout.PUBLICATION) for name in record.tables}
         record = msgspec.structs.replace(record, state="published", tables=done, published_ms=wall_ms())
         record.save(publications)
@@ -224,10 +235,13 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
     _check_rollback(committer, publications, found, pending)
 
     made = {table.schema.name: _undo(committer, table, found) for table in pending}
+    told = request.corrections if corrections.is_released(publications, run_id, "publish", found.round) else None
 
     def write_down() -> PublicationRecord:
         if found.state == "rolled back":
             return found
+        if told is not None:
+            corrections.keep(committer, publications, told, request.scope, (run_id, "rollback", found.round), made)
         written = msgspec.structs.replace(found, state="rolling back")
         written.save(publications)
         return written
@@ -239,6 +253,7 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
     def complete(record: PublicationRecord) -> PublicationRecord:
         if record.state == "rolled back":
             return record
+        corrections.release(publications, run_id, "rollback", record.round)
         done = {name: _committed(committer, record, name, layout.ROLLBACK) for name in record.tables}
         record = msgspec.structs.replace(record, state="rolled back", tables=done, rolled_back_ms=wall_ms())
         record.save(publications)
@@ -247,6 +262,8 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
     record = carry_out("rollback", write_down=write_down, pending=_names(pending), commit=commit, complete=complete)
     for table in tables:
         table.kept.forget(record.files[table.schema.name].kept)
+    if told is None:
+        corrections.drop(publications, run_id, "publish", record.round)
     return record.summary()
 
 
@@ -296,7 +313,8 @@ def _round(
         )
     if record.state == "rolled back":
         return record.round + 1
-    if msgspec.structs.replace(record.request, approved_by=request.approved_by) != request:
+    asked = msgspec.structs.replace(request, approved_by=record.request.approved_by)
+    if msgspec.structs.replace(asked, corrections=record.request.corrections) != record.request:
         raise TableError(
             f"Run {run} was published with another request, or is being published.",
             hint=f"publish with the same request, or deltaworks rollback {run} first",
