@@ -28,8 +28,9 @@ from deltaworks.kafka.control_topic import corrections_place, corrections_specif
 from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.sizes import record_size
-from deltaworks.lakehouse.publish import corrections
-from deltaworks.lakehouse.publish.corrections import Change, CorrectionsRequest, KeptCorrections
+from deltaworks.lakehouse.publish import corrected_rows, corrections
+from deltaworks.lakehouse.publish.corrected_rows import Change
+from deltaworks.lakehouse.publish.corrections import CorrectionsRequest, KeptCorrections
 from deltaworks.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ def _send(settings: Settings, name: str, kept: KeptCorrections) -> None:
             if not sink.begin(number, kept.digest, kept.transactions - 1):
                 continue
             first = number * kept.per_transaction + 1
-            for sequence, change in enumerate(corrections.changes_of(publications, kept, number), first):
+            for sequence, change in enumerate(corrected_rows.changes_of(publications, kept, number), first):
                 key, value = _key(change), _value(kept, change, sequence)
                 if record_size(key, value, _headers(kept, "row")) > limit:
                     raise _too_large(kept, change, limit)
@@ -136,7 +137,8 @@ def _send(settings: Settings, name: str, kept: KeptCorrections) -> None:
 
 
 def _sink(cluster: Kafka, name: str, kept: str) -> TransactionalSink:
-    return TransactionalSink(cluster, f"{name}-corrections", 0, 0, corrections_place(name, kept))
+    place, timeout_ms = corrections_place(name, kept), admin.transaction_timeout_ms(cluster)
+    return TransactionalSink(cluster, f"{name}-corrections", 0, 0, place, transaction_timeout_ms=timeout_ms)
 
 
 def _key(change: Change) -> bytes:

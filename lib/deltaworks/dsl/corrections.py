@@ -50,6 +50,7 @@ def problems(wanted: Any, plan: Plan, letters: str | None) -> Iterator[Problem]:
         yield Problem(f"corrections= is {named(wanted)}, not Corrections.", hint=hint)
         return
     topic: Any = wanted.topic
+    tables: Any = wanted.tables
     if not isinstance(topic, str) or not TOPIC.allows(topic):
         yield Problem(
             f"corrections= names the topic {topic!r}, which cannot be {TOPIC.what}.", hint=f"use {TOPIC.valid}"
@@ -71,10 +72,10 @@ def problems(wanted: Any, plan: Plan, letters: str | None) -> Iterator[Problem]:
             "corrections= tells what a replay changes in tables, but the topology writes none.",
             hint="add to_delta(...), or leave it out",
         )
-    if isinstance(wanted.tables, str):
-        yield Problem(f"corrections= has tables={wanted.tables!r}.", hint=f"tables=({wanted.tables!r},)")
+    if isinstance(tables, str):
+        yield Problem(f"corrections= has tables={tables!r}.", hint=f"tables=({tables!r},)")
         return
-    for name in wanted.tables:
+    for name in tables:
         if name in changelogs:
             yield Problem(
                 f"corrections= names {name}, the updates of a KTable.", hint=f"name {name.removesuffix('_changelog')}"

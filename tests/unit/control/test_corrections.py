@@ -55,7 +55,7 @@ class Home:
             made_ms=at_ms,
             released_ms=at_ms,
         )
-        folder = corrections._folder(self.publications, run, action, 1)
+        folder = corrections.folder_of(self.publications, run, action, 1)
         folder.mkdir(parents=True)
         numbers = list(range(rows))
         keys = [f"k{number}{text}" for number in numbers]
@@ -70,7 +70,7 @@ class Home:
             }
         )
         pq.write_table(table, folder / "counts.parquet", row_group_size=7)
-        corrections._save(folder, kept)
+        corrections.save(folder, kept)
 
     def send(self) -> list[str]:
         return [kept.name for kept in sending.send(self.settings, "shop")]
@@ -214,9 +214,9 @@ def test_other_corrections_of_the_same_name_are_not_mixed(home: Home) -> None:
     kill_at("corrections.after_commit", 1)
     with suppress(Killed):
         home.send()
-    folder = corrections._folder(home.publications, "run-1", "publish", 1)
+    folder = corrections.folder_of(home.publications, "run-1", "publish", 1)
     (kept,) = corrections.unsent(home.publications)
-    corrections._save(folder, msgspec.structs.replace(kept, made_ms=5))
+    corrections.save(folder, msgspec.structs.replace(kept, made_ms=5))
 
     with pytest.raises(IntentError, match="Other corrections of run-1/publish-1"):
         home.send()

@@ -35,7 +35,7 @@ def pipeline(corrections: Any, **options: Any) -> Pipeline:
 
 def test_the_tables_are_those_that_are_named_or_all() -> None:
     plan = pipeline(Corrections("changes", tables=("counts", "amounts"))).plan()
-    assert Corrections("changes").tables_of(plan) == ("amounts", "keyless", "counts")
+    assert Corrections("changes").tables_of(plan) == ("amounts", "counts", "keyless")
     assert Corrections("changes", tables=("counts",)).tables_of(plan) == ("counts",)
 
 

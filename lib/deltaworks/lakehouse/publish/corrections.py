@@ -1,48 +1,30 @@
-"""What a publication or a rollback changes in its tables, row by row, until consumers of Kafka have been told.
+"""What consumers of Kafka are told of a publication or a rollback, from before its first commit until they were told.
 
-The rows that differ follow from the files that the commit of a table removes and adds, so they are exactly those that
-production has lost and got. They are written down before the first commit, and *released* after the last one, like the
-record of the publication. What is released is sent once (`control.corrections`), whenever somebody comes to do it:
+It is written down before the first commit, and *released* after the last one, like the record of the publication. What
+is released is sent once (`control.corrections`), whenever somebody comes to do it:
 
 ```
 publications/corrections/<run>/<action>-<round>/corrections.json    what is sent, and where
-                                                <table>.parquet     the rows that differ, before beside after
+                                                <table>.parquet     the rows (`corrected_rows`)
 ```
 
 A publication that was taken back before its last commit has released nothing, and so does the rollback of it.
-
-| table | before and after |
-|---|---|
-| windowed, append | the files that are removed, and those that are added; rows that stay cancel out |
-| snapshot | the changelog as it was and as it will be, reduced: an update of a later batch wins on both sides |
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from deltaworks import files, formats
+from deltaworks import formats
 from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
 from deltaworks.files import replace_file
-from deltaworks.lakehouse import layout
-from deltaworks.lakehouse.committer import OpenTable, TableCommitter
-from deltaworks.lakehouse.publish.comparison import MEMORY_MB, slices_of
-from deltaworks.lakehouse.publish.differences import Differences, Side, engine
-from deltaworks.lakehouse.publish.replacement import Replacement
-from deltaworks.lakehouse.publish.scope import Scope
-from deltaworks.lakehouse.publish.windows import day_of
-from deltaworks.lakehouse.schema import Role, changelog_name
 from deltaworks.names import FILE, RUN
 
 Action = Literal["publish", "rollback"]
@@ -51,8 +33,6 @@ FORMAT = 1
 TRANSACTION_RECORDS = 100_000
 """Records of one transaction; a consumer sees up to this many at once."""
 _FOLDER = "corrections"
-_READ_ROWS = 4_096
-_SPECIAL = {float("inf"): "Infinity", float("-inf"): "-Infinity"}
 
 
 class CorrectionsRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,69 +92,23 @@ class KeptCorrections(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(self, sent_ms=None))).hexdigest()
 
 
-class Change(msgspec.Struct, frozen=True):
-    """A row that has changed."""
-
-    table: str
-    key: dict[str, Any]
-    """The cells that say which row it is."""
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-
-
-def keep(
-    committer: TableCommitter,
-    publications: Path,
-    request: CorrectionsRequest,
-    scope: Scope,
-    name: tuple[str, Action, int],
-    changes: Mapping[str, Replacement],
-) -> None:
-    """Writes down what tables lose and get; tables that an earlier attempt has committed stay as it left them.
-
-    Args:
-        committer: of the tables, which do not show it yet.
-        publications: folder of the records of publications.
-        request: who is told of what.
-        scope: of the replay.
-        name: run, action and round.
-        changes: what will be committed.
-    """
-    run_id, action, number = name
-    folder = _folder(publications, run_id, action, number)
-    earlier = _read(folder)
-    if earlier is not None and earlier.released_ms is not None:
-        return
-    tables = {} if earlier is None else dict(earlier.tables)
-    for table in request.tables:
-        if table in changes:
-            tables[table] = _compare(committer, committer.tables[table], changes, request, scope, folder)
-    files.sync([_rows_of(folder, table) for table, told in tables.items() if told.rows])
-    _save(
-        folder,
-        KeptCorrections(
-            run_id=run_id, action=action, round=number, topic=request.topic, tables=tables, made_ms=wall_ms()
-        ),
-    )
-
-
 def release(publications: Path, run_id: str, action: Action, number: int) -> None:
     """Lets them be sent: all tables show it."""
-    folder = _folder(publications, run_id, action, number)
-    kept = _read(folder)
+    folder = folder_of(publications, run_id, action, number)
+    kept = read(folder)
     if kept is not None and kept.released_ms is None:
-        _save(folder, msgspec.structs.replace(kept, released_ms=wall_ms()))
+        save(folder, msgspec.structs.replace(kept, released_ms=wall_ms()))
 
 
 def is_released(publications: Path, run_id: str, action: Action, number: int) -> bool:
     """Whether they are sent, or will be."""
-    kept = _read(_folder(publications, run_id, action, number))
+    kept = read(folder_of(publications, run_id, action, number))
     return kept is not None and kept.released_ms is not None
 
 
 def drop(publications: Path, run_id: str, action: Action, number: int) -> None:
     """Forgets what was never released."""
-    shutil.rmtree(_folder(publications, run_id, action, number), ignore_errors=True)
+    shutil.rmtree(folder_of(publications, run_id, action, number), ignore_errors=True)
 
 
 def of_run(publications: Path, run_id: str) -> list[KeptCorrections]:
@@ -189,133 +123,21 @@ def unsent(publications: Path) -> list[KeptCorrections]:
 
 def note_sent(publications: Path, kept: KeptCorrections) -> None:
     """Notes that all are sent; the rows are not needed any more."""
-    folder = _folder(publications, kept.run_id, kept.action, kept.round)
-    _save(folder, msgspec.structs.replace(kept, sent_ms=wall_ms()))
+    folder = folder_of(publications, kept.run_id, kept.action, kept.round)
+    save(folder, msgspec.structs.replace(kept, sent_ms=wall_ms()))
     for table in kept.tables:
-        _rows_of(folder, table).unlink(missing_ok=True)
-
-
-def changes_of(publications: Path, kept: KeptCorrections, transaction: int) -> Iterator[Change]:
-    """The rows of one transaction; the same ones each time."""
-    first = transaction * kept.per_transaction
-    folder = _folder(publications, kept.run_id, kept.action, kept.round)
-    rows = _changes(folder, kept, first)
-    yield from islice(rows, kept.per_transaction)
-
-
-def _changes(folder: Path, kept: KeptCorrections, first: int) -> Iterator[Change]:
-    """All rows from a number on, in the order of the files."""
-    for table, told in kept.tables.items():
-        if first >= told.rows:
-            first -= told.rows
-            continue
-        with pq.ParquetFile(_rows_of(folder, table)) as file:
-            for batch in file.iter_batches(_READ_ROWS, use_threads=False):
-                if first >= batch.num_rows:
-                    first -= batch.num_rows
-                    continue
-                yield from _of_batch(table, told, batch.slice(first))
-                first = 0
-
-
-def _of_batch(table: str, told: TableCorrections, batch: pa.RecordBatch) -> Iterator[Change]:
-    sides = {}
-    for side, name in (("b", "in_before"), ("a", "in_after")):
-        cells = [_cells(batch.column(f"{side}{number}")) for number in range(len(told.columns))]
-        there = batch.column(name).to_pylist()
-        sides[side] = [
-            dict(zip(told.columns, row, strict=True)) if is_there else None
-            for is_there, row in zip(there, zip(*cells, strict=True), strict=True)
-        ]
-    for before, after in zip(sides["b"], sides["a"], strict=True):
-        row = before if after is None else after
-        assert row is not None
-        yield Change(table, {name: row[name] for name in told.identity}, before, after)
-
-
-def _cells(column: pa.Array) -> list[Any]:
-    convert = _conversion(column.type)
-    cells: list[Any] = column.to_pylist()
-    return cells if convert is None else [None if cell is None else convert(cell) for cell in cells]
-
-
-def _conversion(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What JSON needs: entries of maps by name, and numbers that are not finite as text; None: nothing."""
-    if pa.types.is_floating(kind):
-        return lambda cell: "NaN" if cell != cell else _SPECIAL.get(cell, cell)
-    if pa.types.is_map(kind):
-        item = _conversion(kind.item_type) or (lambda cell: cell)
-        return lambda cell: {name: None if part is None else item(part) for name, part in cell}
-    if pa.types.is_list(kind):
-        part = _conversion(kind.value_type)
-        return None if part is None else lambda cell: [None if each is None else part(each) for each in cell]
-    if pa.types.is_struct(kind):
-        parts = {field.name: convert for field in kind if (convert := _conversion(field.type)) is not None}
-        return (lambda cell: cell | {n: parts[n](cell[n]) for n in parts if cell[n] is not None}) if parts else None
-    return None
-
-
-def _compare(
-    committer: TableCommitter,
-    table: OpenTable,
-    changes: Mapping[str, Replacement],
-    request: CorrectionsRequest,
-    scope: Scope,
-    folder: Path,
-) -> TableCorrections:
-    schema, source, change = table.schema, table, changes[table.schema.name]
-    if schema.role is Role.SNAPSHOT:
-        source = committer.tables[changelog_name(schema.name)]
-        change = changes.get(source.schema.name, Replacement())
-        now = set(source.log.files)
-        removed = now
-        added = now.difference(file.path for file in change.removed).union(file.path for file in change.added)
-    else:
-        removed, added = {file.path for file in change.removed}, {file.path for file in change.added}
-    files.make_folder(folder)
-    with engine(MEMORY_MB) as duck:
-        differences = Differences(duck, schema, source.schema, scope, same_batches=request.same_batches)
-        columns = [str(cell.column) for cell in differences.cells]
-        rows = differences.write(_slices(source, change, removed, added), _rows_of(folder, schema.name))
-    return TableCorrections(
-        rows=rows,
-        columns=tuple(columns),
-        identity=tuple(str(cell.column) for cell in differences.cells if cell.is_identity),
-    )
-
-
-def _slices(
-    source: OpenTable, change: Replacement, removed: Collection[str], added: Collection[str]
-) -> list[tuple[Side, Side]]:
-    """Both sides, of windowed tables some days at a time."""
-    if source.schema.role is not Role.WINDOWED:
-        return [(_side(source, removed), _side(source, added))]
-    rows: Counter[str] = Counter()
-    for file in (*change.removed, *change.added):
-        rows[day_of(file.path)] += file.rows
-    return [
-        (
-            _side(source, [path for path in removed if day_of(path) in days]),
-            _side(source, [path for path in added if day_of(path) in days]),
-        )
-        for days in slices_of(rows)
-    ]
-
-
-def _side(source: OpenTable, paths: Collection[str]) -> Side:
-    ordered = sorted(paths, key=lambda path: (layout.batch_of(path) or (-1, ""), path))
-    columns = frozenset(source.schema.file.names)
-    return Side([source.log.path / path for path in ordered], columns, "TRUE")
+        rows_of(folder, table).unlink(missing_ok=True)
 
 
 def _all(publications: Path, run_id: str) -> Sequence[KeptCorrections]:
     """What is kept, in the order in which it was released."""
     folders = (file.parent for file in (publications / _FOLDER).glob(f"{run_id}/*/{_FOLDER}.json"))
-    found = [kept for folder in folders if (kept := _read(folder)) is not None]
+    found = [kept for folder in folders if (kept := read(folder)) is not None]
     return sorted(found, key=lambda kept: (kept.released_ms or 0, kept.made_ms, kept.name))
 
 
-def _read(folder: Path) -> KeptCorrections | None:
+def read(folder: Path) -> KeptCorrections | None:
+    """What is kept in a folder; None: nothing."""
     path = folder / f"{_FOLDER}.json"
     return formats.read(
         path,
@@ -327,14 +149,17 @@ def _read(folder: Path) -> KeptCorrections | None:
     )
 
 
-def _save(folder: Path, kept: KeptCorrections) -> None:
+def save(folder: Path, kept: KeptCorrections) -> None:
+    """Replaces it atomically and durably."""
     replace_file(folder / f"{_FOLDER}.json", msgspec.json.format(msgspec.json.encode(kept), indent=1), durable=True)
 
 
-def _rows_of(folder: Path, table: str) -> Path:
+def rows_of(folder: Path, table: str) -> Path:
+    """The file with the rows of a table."""
     return folder / f"{FILE.checked(table, folder)}.parquet"
 
 
-def _folder(publications: Path, run_id: str, action: Action, number: int) -> Path:
+def folder_of(publications: Path, run_id: str, action: Action, number: int) -> Path:
+    """Where the corrections of a run's publication, or its rollback, are kept."""
     root = publications / _FOLDER
     return root / RUN.checked(run_id, root) / f"{action}-{number}"

@@ -186,9 +186,7 @@ def publish(
         if record is not None and not made:
             return record
         if request.corrections is not None:
-            changes = {name: replacement for name, (replacement, _, _) in made.items()}
-            name: tuple[str, corrections.Action, int] = request.run_id, "publish", number
-            corrections.keep(committer, publications, request.corrections, request.scope, name, changes)
+            _keep_corrections(committer, publications, request, "publish", number, {n: m[0] for n, m in made.items()})
         written = PublicationRecord(
             request=request, state="publishing", round=number, tables=told, begun_ms=begun_ms, files=mine
         )
@@ -235,13 +233,13 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
     _check_rollback(committer, publications, found, pending)
 
     made = {table.schema.name: _undo(committer, table, found) for table in pending}
-    told = request.corrections if corrections.is_released(publications, run_id, "publish", found.round) else None
+    is_told = corrections.is_released(publications, run_id, "publish", found.round)
 
     def write_down() -> PublicationRecord:
         if found.state == "rolled back":
             return found
-        if told is not None:
-            corrections.keep(committer, publications, told, request.scope, (run_id, "rollback", found.round), made)
+        if is_told:
+            _keep_corrections(committer, publications, request, "rollback", found.round, made)
         written = msgspec.structs.replace(found, state="rolling back")
         written.save(publications)
         return written
@@ -262,7 +260,7 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
     record = carry_out("rollback", write_down=write_down, pending=_names(pending), commit=commit, complete=complete)
     for table in tables:
         table.kept.forget(record.files[table.schema.name].kept)
-    if told is None:
+    if not is_told:
         corrections.drop(publications, run_id, "publish", record.round)
     return record.summary()
 
@@ -367,6 +365,22 @@ def _make(
         files = Files(removed=tuple(replacement.removed), added=tuple(replacement.added), kept=kept, as_of_batch=as_of)
         made[name] = replacement, files, table.log.version
     return made
+
+
+def _keep_corrections(
+    committer: TableCommitter,
+    publications: Path,
+    request: PublicationRequest,
+    action: corrections.Action,
+    number: int,
+    changes: Mapping[str, Replacement],
+) -> None:
+    """Writes down what consumers of Kafka will be told, before the tables show it."""
+    from deltaworks.lakehouse.publish import corrected_rows  # its DuckDB is of no use to other drivers
+
+    assert request.corrections is not None
+    name = request.run_id, action, number
+    corrected_rows.keep(committer, publications, request.corrections, request.scope, name, changes)
 
 
 def _told(made: tuple[Replacement, Files, int]) -> TablePublication:
