@@ -11,11 +11,13 @@ from deltalake import DeltaTable
 
 from deltaworks import clock
 from deltaworks.airflow.maintenance import WEEK, catalog, clean
-from deltaworks.control import code
+from deltaworks.control import code, corrections
 from deltaworks.control.retention import GRACE_S
+from deltaworks.errors import KafkaWriteError
 from deltaworks.replay.model import ReplayPaths, locked
 from deltaworks.settings import Settings
 from tests.unit.airflow.replays import planned, project_settings
+from tests.unit.control.test_corrections import Home
 
 NAME = "orders"
 
@@ -45,6 +47,21 @@ def test_all_replays_stay_if_the_team_wants_so(settings: Settings) -> None:
 
     assert clean(keep_replays=None) == {"sent": [], "archives": [], "replays": [], "kept": {}}
     assert old.plan.exists()
+
+
+def test_corrections_that_were_left_are_sent_or_wait_on(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object) -> None:
+        raise KafkaWriteError("no answer")
+
+    home = Home(settings.home)
+    home.release("run-1", 3)
+    monkeypatch.setattr(corrections, "_sink", silent)
+    assert clean()["sent"] == []
+
+    monkeypatch.setattr(corrections, "_sink", home.sink)
+    assert clean()["sent"] == ["run-1/publish-1"]
+    assert len(home.rows()) == 3
+    assert clean()["sent"] == []
 
 
 def test_a_replay_on_which_somebody_works_stays_and_the_others_go(settings: Settings) -> None:

@@ -22,6 +22,7 @@ from deltaworks.replay.model import Approval, ReplayPaths
 from deltaworks.replay.phases import ReplayRun
 from deltaworks.settings import Settings
 from tests.unit.airflow.replays import planned, project_settings, take_notes, write_findings
+from tests.unit.control.test_corrections import Home
 
 NAME = "wordcount"
 PUBLISH = ReplayRun._publish
@@ -112,12 +113,15 @@ def test_a_published_replay_says_who_approved_it(
         msgspec.json.encode(Handover(request=followed, state="handed over", tables={}, begun_ms=0))
     )
 
+    Home(settings.home, pipeline=NAME).release("r1", 1_234)
+
     commands.replays(None)
 
     lines = capsys.readouterr().out.splitlines()
     [publication] = [line for line in lines if line.startswith("r1 ")]
     [handover] = [line for line in lines if line.startswith("r2 ")]
     assert publication.split("  ")[-1].strip() == "airflow ada" and "airflow bob" in publication
+    assert "publish 1,234 waiting" in publication
     assert handover.split("  ")[-1].strip() == "eve at here"
 
 

@@ -17,7 +17,8 @@ import pytest
 from deltaworks import faults
 from deltaworks.control import corrections as sending
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.errors import ConfigurationError, IntentError, KafkaTopicError, KafkaWriteError
+from deltaworks.erase import erasing
+from deltaworks.errors import ConfigurationError, ConflictError, IntentError, KafkaTopicError, KafkaWriteError
 from deltaworks.kafka.control_topic import corrections_place, corrections_topic
 from deltaworks.lakehouse.publish import corrections
 from deltaworks.lakehouse.publish.corrections import Action, KeptCorrections, TableCorrections
@@ -34,10 +35,10 @@ class Killed(BaseException):
 class Home:
     """Released corrections of pipeline `shop`, and a Kafka."""
 
-    def __init__(self, root: Path, topic: str = TOPIC) -> None:
+    def __init__(self, root: Path, topic: str = TOPIC, pipeline: str = "shop") -> None:
         self.topic = topic
         self.settings = replace(Settings.from_environment({}), home=root)
-        self.publications = PipelinePaths.of(self.settings, "shop").publications
+        self.publications = PipelinePaths.of(self.settings, pipeline).publications
         self.kafka = MemoryKafka({TOPIC: 2})
 
     def sink(self, cluster: object, name: str, kept: str) -> MemorySink:
@@ -234,6 +235,16 @@ def test_a_kafka_that_does_not_answer_leaves_them_to_the_next_call(home: Home, m
 
     assert home.send() == ["run-1/publish-1"]
     assert len(home.rows()) == 3
+
+
+def test_rows_that_wait_forbid_an_erasure(home: Home) -> None:
+    home.release("run-1", 1)
+    paths = PipelinePaths.of(home.settings, "shop")
+    with pytest.raises(ConflictError, match="Corrections of run-1 are not sent to shop-corrections yet, and hold rows"):
+        erasing._require_quiet(home.settings, paths, "shop")
+
+    home.send()
+    erasing._require_quiet(home.settings, paths, "shop")
 
 
 def test_the_markers_have_a_topic_of_their_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from deltaworks import Corrections, DeadLetters, Pipeline, StreamsBuilder, Topic
-from deltaworks.control import lineage, preflight, topics
+from deltaworks.control import corrections, lineage, preflight, topics
 from deltaworks.control.model import DeployOptions
 from deltaworks.errors import KafkaTopicError, LineageError
 from deltaworks.kafka import admin, durability, permissions
@@ -152,6 +153,21 @@ def test_a_pipeline_with_corrections_needs_their_topic_and_that_of_their_markers
     assert operations[markers] == {"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"}
     assert set(broker.new) == {"changes", markers, "__deltaworks-shop-control"}
     assert set(broker.kept[1]) == set(broker.new)
+
+
+def test_a_publication_creates_what_its_corrections_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker({}, monkeypatch)
+    monkeypatch.setattr(admin, "partition_counts_of", lambda _: dict(broker.there))
+    pipeline = Pipeline(name="shop", topology=topology, corrections=Corrections("changes"))
+
+    corrections.prepare("", replace(pipeline, corrections=None))
+    assert broker.there == {}
+    corrections.prepare("", pipeline)
+    assert broker.there == {"changes": 4, "__deltaworks-shop-corrections": 1}
+
+    broker.there["changes"] = 9
+    corrections.prepare("", pipeline)
+    assert broker.there["changes"] == 9, "a topic that is there, and not declared, may have any partitions"
 
 
 @pytest.mark.parametrize(
