@@ -1,5 +1,6 @@
 """The public names of `deltaworks`, which imports this module when the first of them is used."""
 
+from deltaworks.dsl.alerts import Alerts
 from deltaworks.dsl.branched import BranchedKStream
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
@@ -109,6 +110,7 @@ from deltaworks.topology.windows import (
 )
 
 __all__ = [
+    "Alerts",
     "Boolean",
     "BranchedKStream",
     "BufferConfig",

@@ -89,6 +89,8 @@ class Settings:
     """Size of a data frame; a quality suite checks a larger table in parts; DELTAWORKS_QUERY_FRAME_MB."""
     query_seconds: int = 600
     """Time limit of such a query, and of one of the SQL server; DELTAWORKS_QUERY_SECONDS."""
+    docs_url: str | None = None
+    """Where the documentation is as a site (`make docs`), for links to the runbooks; DELTAWORKS_DOCS_URL."""
     python_path: tuple[Path, ...] = ()
     """Where workers find `deltaworks` and the pipelines: the package (or `code`), the project, then PYTHONPATH."""
     start_offsets: str = "earliest"
@@ -150,6 +152,7 @@ class Settings:
             query_memory_mb=_number(env, "DELTAWORKS_QUERY_MEMORY_MB", default.query_memory_mb),
             query_frame_mb=_number(env, "DELTAWORKS_QUERY_FRAME_MB", default.query_frame_mb),
             query_seconds=_number(env, "DELTAWORKS_QUERY_SECONDS", default.query_seconds),
+            docs_url=_link(env, "DELTAWORKS_DOCS_URL"),
             python_path=_python_path(env, project, code),
             start_offsets=_choice(env, "DELTAWORKS_START_OFFSETS", default.start_offsets, ("earliest", "latest")),
             code=code,
@@ -203,6 +206,7 @@ class Settings:
             "JAVA_HOME": self.java_home,
             "DELTAWORKS_IVY_SETTINGS": self.ivy_settings,
             "HTTPS_PROXY": self.https_proxy,
+            "DELTAWORKS_DOCS_URL": self.docs_url,
             "DELTAWORKS_CODE": self.code,
             "DELTAWORKS_FAULT_HOOK": self.fault_hook,
             "DELTAWORKS_SUPERVISOR": None if self.supervisor == Settings.supervisor else self.supervisor,
@@ -405,6 +409,16 @@ def _address(env: Values, name: str, default: str) -> str:
                 hint=f"such as {default}, or leave it unset",
             )
     return value
+
+
+def _link(env: Values, name: str) -> str | None:
+    value = env.get(name) or None
+    if value is not None and not value.startswith(("https://", "http://")):
+        raise ConfigurationError(
+            f"{env.origin(name)} is {env.shown(name)}; expected the address of a folder on a web server.",
+            hint="such as https://docs.example.com/deltaworks",
+        )
+    return None if value is None else value.rstrip("/")
 
 
 def _port(env: Values, name: str, default: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import deltaworks
 
 PUBLIC = [
+    "Alerts",
     "Boolean",
     "BranchedKStream",
     "BufferConfig",

@@ -36,6 +36,7 @@ from deltaworks.airflow.batch import batch_dag
 from deltaworks.airflow.days import days_dag
 from deltaworks.airflow.dead_letters import dead_letters_dag
 from deltaworks.airflow.maintenance import maintenance_dag
+from deltaworks.airflow.notices import notices_dag
 from deltaworks.airflow.options import PipelineOptions, access_of
 from deltaworks.airflow.quality import quality_dag
 from deltaworks.airflow.reconcile import reconcile_dag
@@ -54,6 +55,7 @@ __all__ = [
     "days_dag",
     "dead_letters_dag",
     "maintenance_dag",
+    "notices_dag",
     "pipeline_dags",
     "pipelines_dags",
     "quality_dag",

@@ -22,6 +22,8 @@ DEFAULTS = {"owner": "deltaworks", "retries": 2, "retry_delay": timedelta(second
 """Arguments of every task; it is retried because faults around a task (a restart of the API server) soon pass."""
 FIRST = {**DEFAULTS, "priority_weight": 100}
 """Priority of tasks that start and stop streams, so that they do not queue behind checks and replays."""
+_GONE = {"notifiers": "notices_dag(notifiers=...) tells of approvals that wait, as of every incident"}
+"""Options of earlier versions -> what to write instead."""
 TRIGGERED_BY_TASK: DagRunType = getattr(DagRunType, "OPERATOR_TRIGGERED", DagRunType.MANUAL)
 """Runs that a task of another DAG starts; Airflow 3.2 counts them as manual ones."""
 
@@ -58,8 +60,6 @@ class PipelineOptions(DagOptions, total=False):
 
     heavy_pool: str
     """Pool of the tasks `run` and `gate` of a replay, which fill a machine; without it, `pool`."""
-    notifiers: Sequence[BaseNotifier]
-    """Told when a replay waits for an approval."""
     asset_uri: str | None
     """URI of a table's asset, with `{table}`; `assets.URI` without it. None: no assets."""
     quality_schedule: Any
@@ -76,6 +76,7 @@ def access_of(options: DagOptions) -> Access:
     for name in options.keys() - known:
         near = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"options: {', '.join(sorted(known))}"
+        hint = _GONE.get(name, hint)
         raise ConfigurationError(f"DAGs have no option {name!r}.", hint=hint)
     project = options.get("project")
     return Access(conn_id=options.get("conn_id"), project=None if project is None else str(project))

@@ -6,7 +6,7 @@ check
 
 It runs the suite in `jobs/quality/<name>.py` and the built-in invariants on production, on a schedule and when
 triggered. It only reads, so it affects neither the stream nor its tables. If something is wrong, the run fails without
-a retry: a moment later the table would be just as wrong.
+a retry: a moment later the table would be just as wrong. That is an incident until all checks pass again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from deltaworks.airflow.events import CheckEvent, cut_of
 from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
 from deltaworks.control import jobs
+from deltaworks.control.incidents import Finding
+from deltaworks.errors import ControlUnavailableError
+from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.quality import Verdict
@@ -116,7 +119,9 @@ def check(name: str, dag_run: Any = None, access: Access = ENVIRONMENT, outlet_e
             log.info("%s: %s: %s", verdict.table, verdict.expects, verdict.observed)
     counts = {outcome.value: sum(verdict.outcome is outcome for verdict in verdicts) for outcome in Outcome}
     log.info("%s", ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    if blocking := [verdict for verdict in verdicts if verdict.blocks]:
+    blocking = [verdict for verdict in verdicts if verdict.blocks]
+    _record(settings, name, _summary(name, blocking) if blocking else None, f"{dag_id(name)}/runs/{dag_run.run_id}")
+    if blocking:
         raise AirflowFailException(_summary(name, blocking))
     event = CheckEvent(
         suite=name,
@@ -128,6 +133,19 @@ def check(name: str, dag_run: Any = None, access: Access = ENVIRONMENT, outlet_e
     if outlet_events is not None:
         outlet_events[checked_asset(name)].extra = event.extra
     return counts
+
+
+def _record(settings: Settings, name: str, wrong: str | None, place: str) -> None:
+    """Opens an incident if something is wrong, or else ends it; without a registry, the next check does."""
+    from deltaworks.control.incident_book import IncidentBook
+
+    found = [] if wrong is None else [Finding(pipeline=name, kind="quality_failed", what=wrong, place=place)]
+    try:
+        IncidentBook.of(settings).settle(
+            found, lambda incident: (incident.pipeline, incident.kind) == (name, "quality_failed")
+        )
+    except ControlUnavailableError as error:
+        log.warning("this is not recorded as an incident: %s", error)
 
 
 def _tell(verdict: Verdict) -> None:

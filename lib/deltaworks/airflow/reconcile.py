@@ -12,6 +12,8 @@ crash loops and the exit codes that forbid a restart; both may call it at once.
 A stream that is no longer restarted also gets a run of its DAG, which fails and says why and what to do. The run's id
 follows from the generation, so there is one run each time a stream is given up, not one a minute. An alert on failed
 runs therefore fires once, on the DAG that the stream's owner looks at.
+
+Then it records what is an incident now (`deltaworks.control.watch`). `streams__notices` tells people of them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.options import FIRST, DagOptions, access_of, arguments, run_types
 from deltaworks.airflow.stream import dag_id
 from deltaworks.control.model import Decision
-from deltaworks.errors import StackError
+from deltaworks.errors import DeltaworksError, StackError
+from deltaworks.settings import Settings
 
 log = logging.getLogger(__name__)
 DAG_ID = "streams__reconcile"
@@ -80,7 +83,19 @@ def look(dag_run: Any = None, access: Access = ENVIRONMENT) -> list[dict[str, An
     decisions = reconcile(settings, claimed_by=f"airflow {dag_run.run_id}")
     for decision in decisions:
         log.info("%s, generation %s: %s (%s)", decision.pipeline, decision.generation, decision.action, decision.reason)
+    _watch(settings)
     return [run for decision in decisions if (run := run_of(decision, dag_run.run_id)) is not None]
+
+
+def _watch(settings: Settings) -> None:
+    """Records the incidents; nothing that goes wrong here keeps a stream from its restart."""
+    from deltaworks.control.watch import watch
+    from deltaworks.replay.waiting import waiting
+
+    try:
+        watch(settings, waiting(settings), ["approval_waits"])
+    except (DeltaworksError, OSError) as error:
+        log.warning("incidents cannot be recorded now: %s", error)
 
 
 def run_of(decision: Decision, cause: str) -> dict[str, Any] | None:

@@ -109,7 +109,6 @@ def add_tasks(
         publish="publish",
         discard="discard",
         access=access,
-        notifiers=options.get("notifiers"),
         by_policy=by_policy,
     )
     # A skipped approval is one that nobody asked for; if nothing was planned, the gate is skipped, too. After a

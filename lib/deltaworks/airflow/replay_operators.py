@@ -169,12 +169,11 @@ class ApproveReplayOperator(HITLBranchOperator):
         settings = self.access.settings()
         if replay_tasks.has_ended(settings, self.pipeline, self.replay):
             raise AirflowSkipException(f"replay {self.replay} has ended: nothing to approve")
-        with no_retry_where_it_cannot_help():
-            run = replay_tasks.resume(settings, self.replay)
+        with replay_tasks.at_its_turn(settings, self.replay, "publish") as run:
+            if "publish" in run.paths.read_state().done:
+                raise AirflowSkipException(f"replay {self.replay} is published: nothing to approve")
+            run.ask(f"{context['dag_run'].dag_id}/runs/{context['dag_run'].run_id}")
         state = run.paths.read_state()
-        replay_tasks.require_turn(state, "publish")
-        if "publish" in state.done:
-            raise AirflowSkipException(f"replay {self.replay} is published: nothing to approve")
         why = reprocess_tasks.decided(run).why if self.by_policy else None
         self.body = markdown(run.paths, run.plan, state, why)
         super().execute(context)

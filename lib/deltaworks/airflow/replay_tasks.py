@@ -105,7 +105,7 @@ def approve(name: str, run: str, approved_by: str | None, access: Access = ENVIR
     settings = access.settings()
     if has_ended(settings, name, run):
         return
-    with _at_its_turn(settings, run, "publish") as replay:
+    with at_its_turn(settings, run, "publish") as replay:
         if not replay.paths.read_state().has_done("publish"):
             replay.approve(approved_by or replay.plan.request.requested_by)
 
@@ -170,7 +170,7 @@ def advance(name: str, run: str, phase: Phase, access: Access = ENVIRONMENT) -> 
     if has_ended(settings, name, run):
         log.info("replay %s has ended: nothing to do", run)
         return None
-    with _at_its_turn(settings, run, phase) as replay:
+    with at_its_turn(settings, run, phase) as replay:
         state = replay.advance(phase, lambda phase: reporter())
     if phase not in state.done:
         raise AirflowFailException(f"Replay {run} has not passed the gate, so {phase} cannot run.")
@@ -178,7 +178,7 @@ def advance(name: str, run: str, phase: Phase, access: Access = ENVIRONMENT) -> 
 
 
 @contextmanager
-def _at_its_turn(settings: Settings, run: str, phase: Phase) -> Iterator[ReplayRun]:
+def at_its_turn(settings: Settings, run: str, phase: Phase) -> Iterator[ReplayRun]:
     """Locks the replay for this task."""
     with no_retry_where_it_cannot_help(), ExitStack() as stack:
         replay = resume(settings, run)

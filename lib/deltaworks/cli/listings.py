@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from deltaworks.cli.console import plain
+from deltaworks.control.incidents import KINDS, runbook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from deltaworks.catalogue.entries import Entry as Listed
     from deltaworks.catalogue.verdicts import Checked
     from deltaworks.control.erasures import Erasure
+    from deltaworks.control.incidents import Incident
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
     from deltaworks.control.resends import Resend
     from deltaworks.control.set_aside import Entry
@@ -263,6 +265,8 @@ class PipelineListed(_Document, frozen=True, kw_only=True):
     """Rate over the last minute; null: it does not run."""
     restarts: int
     reason: str | None
+    incidents: int
+    """The number of its open incidents."""
 
     @classmethod
     def of(cls, pipeline: PipelineStatus) -> PipelineListed:
@@ -279,7 +283,50 @@ class PipelineListed(_Document, frozen=True, kw_only=True):
             records_per_second=beat.records_per_second if beat and seen.state in ("running", "draining") else None,
             restarts=pipeline.restarts,
             reason=pipeline.reason,
+            incidents=pipeline.incidents,
         )
+
+
+class IncidentListed(_Document, frozen=True, kw_only=True):
+    """An incident of a pipeline or of the home."""
+
+    id: int
+    pipeline: str | None
+    """null: the whole home."""
+    kind: str
+    what: str
+    cause: str | None
+    advice: str
+    """The first thing to do."""
+    runbook: str
+    """The section of the documentation: an address if the settings have one of the site."""
+    opened_at: datetime
+    ended_at: datetime | None
+    """null: it is open."""
+    how: str | None
+    """How it has ended."""
+
+    @classmethod
+    def of(cls, incident: Incident, docs_url: str | None) -> IncidentListed:
+        return cls(
+            id=incident.id,
+            pipeline=incident.pipeline or None,
+            kind=incident.kind,
+            what=incident.what,
+            cause=incident.cause,
+            advice=incident.advice,
+            runbook=runbook(docs_url, KINDS[incident.kind].anchor),
+            opened_at=incident.opened_at,
+            ended_at=incident.ended_at,
+            how=incident.how,
+        )
+
+
+class Incidents(_Document, frozen=True, kw_only=True):
+    """`deltaworks incidents --json`"""
+
+    incidents: list[IncidentListed]
+    """Latest first."""
 
 
 class DeploymentListed(_Document, frozen=True, kw_only=True):
@@ -727,6 +774,7 @@ DOCUMENTS = (
     ErasureListed,
     Erasures,
     Status,
+    Incidents,
     Quality,
     Batch,
     Replays,

@@ -124,9 +124,9 @@ def status(
         return print_json(listings.Status.of(seen, processes))
     print_table(
         "Pipelines",
-        ("name", "should be", "is", "generation", "for", "batch", "lag", "lag s", "records/s", "restarts", "why"),
+        ("name", "should be", "is", "generation", "for", "batch", "lag", "lag s", "records/s", "restarts", "incidents", "why"),
         map(_pipeline_row, seen.pipelines),
-        right=("generation", "batch", "lag", "lag s", "records/s", "restarts"),
+        right=("generation", "batch", "lag", "lag s", "records/s", "restarts", "incidents"),
     )
     if seen.registry_problem:
         out.print(Text(f"This is only what this host knows. {seen.registry_problem}", "yellow"))
@@ -267,6 +267,7 @@ def _pipeline_row(pipeline: PipelineStatus) -> tuple[object, ...]:
         round(beat.lag_seconds) if beat and beat.lag_seconds is not None else None,
         round(beat.records_per_second) if beat and seen.state in ("running", "draining") else None,
         pipeline.restarts,
+        pipeline.incidents or None,
         first_line(pipeline.reason or ""),
     )
 

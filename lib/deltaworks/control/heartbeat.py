@@ -9,6 +9,7 @@ import msgspec
 
 from deltaworks.clock import Sign
 from deltaworks.control import damaged
+from deltaworks.dsl.alerts import USUAL, Alerts
 from deltaworks.files import replace_file
 
 State = Literal["starting", "running", "draining", "stopped", "failed"]
@@ -31,6 +32,9 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """How long this driver has been running."""
     batch_id: int | None = None
     batch_seconds: float = 0.0
+    quiet_s: float = 0.0
+    """How long before this heartbeat a batch of this driver ended last; before its first batch, the time since its
+    start."""
     records_per_second: float = 0.0
     """Rate over the last minute; 0 after an idle minute."""
     records_total: int = 0
@@ -58,6 +62,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     skipped_transactions: int = 0
     """Number of Kafka transactions that an earlier attempt had committed."""
     error: str | None = None
+    alerts: Alerts = USUAL
+    """The thresholds of the pipeline."""
 
 
 def write(path: Path, beat: Heartbeat) -> None:

@@ -112,6 +112,10 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     reason: str | None
     """The reason for the state, if it needs one."""
+    gave_up: str | None = None
+    """Why it is no longer restarted."""
+    incidents: int = 0
+    """The number of its open incidents; 0 also if the registry does not answer."""
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):

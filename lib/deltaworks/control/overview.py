@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 from deltaworks import clock
 from deltaworks.control import fence, lease
+from deltaworks.control.incident_book import IncidentBook
 from deltaworks.control.launchers import Launchers, launcher
 from deltaworks.control.model import ALIVE, Deployment, Overview, PipelineRecord, PipelineStatus
 from deltaworks.control.observation import observe
@@ -20,23 +22,32 @@ def overview(settings: Settings, name: str | None = None, *, launchers: Launcher
     registry = Registry.of(settings)
     records: dict[str, PipelineRecord] = {}
     deployments: list[Deployment] = []
+    incidents: Mapping[str, int] = {}
     problem = None
     try:
         records = {record.name: record for record in registry.pipelines(name)}
         deployments = registry.deployments(name, limit=10) if name is not None else []
+        incidents = IncidentBook(registry).open_counts()
     except ControlUnavailableError as error:
         problem = error.message
     local = {path.parent.name for path in settings.pipelines.glob("*/generation")}
     names = sorted(records.keys() | local) if name is None else [name]
     return Overview(
-        pipelines=[_status(settings, registry, each, records.get(each), launchers) for each in names],
+        pipelines=[
+            _status(settings, registry, each, records.get(each), launchers, incidents.get(each, 0)) for each in names
+        ],
         deployments=deployments,
         registry_problem=problem,
     )
 
 
 def _status(
-    settings: Settings, registry: Registry, name: str, record: PipelineRecord | None, launchers: Launchers
+    settings: Settings,
+    registry: Registry,
+    name: str,
+    record: PipelineRecord | None,
+    launchers: Launchers,
+    incidents: int,
 ) -> PipelineStatus:
     paths = PipelinePaths.of(settings, name)
     generation = record.generation if record else 0
@@ -51,6 +62,8 @@ def _status(
         for_s=max(0.0, clock.wall_s() - since) if since is not None else None,
         restarts=record.restarts if record else 0,
         reason=(record.gave_up if record else None) or seen.reason or _why_restarted(registry, record),
+        gave_up=record.gave_up if record else None,
+        incidents=incidents,
     )
 
 

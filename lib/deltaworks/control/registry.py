@@ -1,4 +1,4 @@
-"""The registry of all pipelines, in PostgreSQL. No other module has SQL.
+"""The registry of all pipelines, in PostgreSQL. No other module has SQL, except for `incident_book`.
 
 Each statement of a driver is fenced: it takes effect only while the driver's generation holds the pipeline's lease row.
 A higher generation takes that row, and a lower one never gets it back. A driver that finds no row to write to has been
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from importlib.resources import files
 from typing import Any, Literal, TypeVar
@@ -36,7 +36,15 @@ from deltaworks.control.model import (
     DrainCommand,
     PipelineRecord,
 )
-from deltaworks.control.registry_schema import batches, commands, deployments, heartbeats, leases, pipelines
+from deltaworks.control.registry_schema import (
+    batches,
+    commands,
+    deployments,
+    heartbeats,
+    incidents,
+    leases,
+    pipelines,
+)
 from deltaworks.errors import ControlUnavailableError
 from deltaworks.settings import Settings
 
@@ -288,9 +296,10 @@ class Registry:
         self._change_pipeline(name, generation, gave_up=reason)
 
     def erase_texts(self, unwanted: Callable[[str], bool], replacement: str) -> None:
-        """Replaces reasons and outcomes that tell something unwanted, such as a person's key."""
+        """Replaces reasons, outcomes and texts of incidents that tell something unwanted, such as a person's key."""
         with self._begin() as connection:
-            for column in (deployments.c.reason, pipelines.c.gave_up, commands.c.outcome):
+            of_incidents = (incidents.c.what, incidents.c.cause)
+            for column in (deployments.c.reason, pipelines.c.gave_up, commands.c.outcome, *of_incidents):
                 told = connection.execute(sa.select(column).where(column.is_not(None)).distinct()).scalars().all()
                 for text in filter(unwanted, told):
                     connection.execute(column.table.update().where(column == text).values({column.name: replacement}))
@@ -447,6 +456,10 @@ class Registry:
         raise ControlUnavailableError(
             f"the registry has lost the lease of pipeline {name!r}", hint="the next heartbeat acquires it again"
         )
+
+    def transaction(self) -> AbstractContextManager[sa.Connection]:
+        """A transaction of a caller, for tables of its own."""
+        return self._begin()
 
     @contextmanager
     def _begin(self) -> Iterator[sa.Connection]:

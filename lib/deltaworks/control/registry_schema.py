@@ -122,3 +122,44 @@ batches = Table(
     Column("offsets", JSONB, nullable=False),
     comment="Offsets and wall clock of every micro-batch: the order in which a stream processed its records",
 )
+
+incidents = Table(
+    "incidents",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("pipeline", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("cause", Text),
+    Column("place", Text),
+    Column("opened_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("ended_at", DateTime(timezone=True)),
+    Column("how", Text),
+    Index(None, "pipeline", "kind", "key", unique=True, postgresql_where=text("ended_at IS NULL")),
+    comment="What somebody is told of; at most one open incident of a kind and key",
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("incident", BigInteger, ForeignKey(incidents.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("state", Text, primary_key=True),
+    Column("channel", Text, primary_key=True),
+    Column("claimed_by", Text, nullable=False),
+    Column("claimed_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("told_at", DateTime(timezone=True)),
+    CheckConstraint("state IN ('open', 'over')", name="state"),
+    comment="Who was told of which incident, and who is about to tell",
+)
+
+samples = Table(
+    "samples",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("at", DateTime(timezone=True), primary_key=True),
+    Column("generation", BigInteger, nullable=False),
+    Column("state_entries", BigInteger, nullable=False),
+    Column("dead_letters", BigInteger, nullable=False),
+    comment="Counts of heartbeats, the last ones of each ten minutes of two days",
+)

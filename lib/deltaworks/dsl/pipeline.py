@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
+from deltaworks.dsl import alerts as alerting
 from deltaworks.dsl import failures
+from deltaworks.dsl.alerts import USUAL, Alerts
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.corrections import Corrections
 from deltaworks.dsl.corrections import problems as problems_of_corrections
@@ -138,6 +140,8 @@ class Pipeline:
     asks for a replay."""
     corrections: Corrections | None = None
     """Who is told of the rows that a published replay changes; None: only the tables show it."""
+    alerts: Alerts = USUAL
+    """From when on its lag, a batch that does not end, dead letters and the growth of its state are incidents."""
     on_start: Callable[[], None] | None = None
     """Called in the driver of the stream at each start, after every check and before the first batch. If it raises, the
     stream does not start."""
@@ -325,6 +329,7 @@ class Pipeline:
                 f"dead_letters= is {named(dead_letters)}, not DeadLetters.",
                 hint=f"dead_letters=DeadLetters(topic='{self.name}-dead-letters', table='dead_letters')",
             )
+        yield from alerting.problems(self.alerts)
         for hook, names in (("on_start", ""), ("on_stop", "error")):
             yield from _uncallable(hook, getattr(self, hook), names)
         for topic in topics:

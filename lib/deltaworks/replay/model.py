@@ -147,6 +147,8 @@ class ReplayState(msgspec.Struct, kw_only=True):
     """What is published, if only differences are and there are any."""
     approval: Approval | None = None
     """The last approval before it was published; None: nobody has approved it yet."""
+    asked: str | None = None
+    """Where in Airflow somebody is asked to approve it, such as `orders__replay/runs/manual__1`; None: nobody was."""
     process: int | None = None
     updated_ms: int = 0
 

@@ -128,6 +128,12 @@ class ReplayRun:
             self._write(state)
         return state
 
+    def ask(self, place: str) -> None:
+        """Notes where somebody is asked to approve it. For whoever holds the run."""
+        state = self.paths.read_state()
+        state.asked = place
+        self._write(state)
+
     def approve(self, by: str) -> None:
         """Notes who says that it may be published; kept with what is published. For whoever holds the run."""
         state = self.paths.read_state()

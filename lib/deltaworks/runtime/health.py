@@ -18,6 +18,7 @@ from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.intents import Intent
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter
+from deltaworks.dsl.alerts import USUAL, Alerts
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.runtime.messages import TaskResult
 
@@ -133,9 +134,12 @@ class Health:
         name: name of the pipeline.
         generation: generation of the driver; the heartbeat belongs to the newest one.
         reporter: gets the same reports.
+        alerts: the thresholds of the pipeline, for whoever reads the heartbeat.
     """
 
-    def __init__(self, paths: PipelinePaths, name: str, generation: int, reporter: Reporter) -> None:
+    def __init__(
+        self, paths: PipelinePaths, name: str, generation: int, reporter: Reporter, alerts: Alerts = USUAL
+    ) -> None:
         self._paths, self._name, self._generation, self._reporter = paths, name, generation, reporter
         self._totals = _Totals()
         self._rate = Rate()
@@ -143,7 +147,13 @@ class Health:
         self._ends: Offsets = {}
         """Where the source topics end, as far as known."""
         self._beat = Heartbeat(
-            pipeline=name, generation=generation, query_id="", state="starting", pid=os.getpid(), at=clock.wall_s()
+            pipeline=name,
+            generation=generation,
+            query_id="",
+            state="starting",
+            pid=os.getpid(),
+            at=clock.wall_s(),
+            alerts=alerts,
         )
         self._begun = self._batch_ended = clock.ticks_s()
         self._lock = threading.Lock()
@@ -230,6 +240,7 @@ class Health:
                 at=clock.wall_s(),
                 sign=Sign.now(),
                 up_s=clock.ticks_s() - self._begun,
+                quiet_s=self.quiet_s,
                 error=error,
                 records_total=totals.records,
                 records_per_second=self._rate.per_second(),

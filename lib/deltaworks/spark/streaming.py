@@ -156,7 +156,7 @@ class StreamDriver:
         self._batch: int | None = None
         """In process."""
         self._sizes = RecordSizes(sizes.read(paths.current.sizes))
-        self._health = Health(paths, pipeline.name, generation, reporter)
+        self._health = Health(paths, pipeline.name, generation, reporter, pipeline.alerts)
         self._ticked = False
         self._stop = threading.Event()
         self._committing = threading.Lock()
