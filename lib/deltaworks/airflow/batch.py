@@ -39,6 +39,7 @@ from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.assets import assets_of
 from deltaworks.airflow.child import command
 from deltaworks.airflow.child_operator import ChildOperator
+from deltaworks.airflow.docs import when_red
 from deltaworks.airflow.events import TableEvent, table_events
 from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.tasks import day_of_key
@@ -104,7 +105,7 @@ def batch_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG:
                 description="UTC day to compute; empty: yesterday.",
             )
         },
-        doc_md=_doc(job),
+        doc_md=when_red(access.parsed().docs_url, _doc(job)),
         **arguments(options, tags=["batch", name], tasks=DEFAULTS),
     ) as dag:
         heavy: dict[str, Any] = {"pool": options["heavy_pool"]} if "heavy_pool" in options else {}

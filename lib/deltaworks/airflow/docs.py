@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from deltaworks.airflow.replay_form import Tables
+from deltaworks.control.incidents import runbook
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.dsl.reprocess import ChangeLimit, Reprocess
 from deltaworks.topology.checks import table_names
@@ -120,6 +121,18 @@ A run that waits for an approval holds up those after it. To choose days, tables
 `decide` says what of this applies: `publish`, `approve` (a person is asked) or `unchanged` (production is equal, so the
 staging tables are removed and nothing is published).
 """
+
+
+def when_red(docs_url: str | None, text: str) -> str:
+    """Markdown for any DAG: its text, and where the runbooks are.
+
+    Args:
+        docs_url: of the settings.
+        text: the Markdown of the DAG.
+    """
+    page = runbook(docs_url, "red-tasks")
+    where = f"`{page}`" if docs_url is None else f"[the runbooks]({page})"
+    return f"{text.strip()}\n\nWhat to do about a red task: {where}."
 
 
 def stream_doc(name: str, about: str | None, pipeline: Pipeline) -> str:

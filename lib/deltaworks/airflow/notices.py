@@ -28,6 +28,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import Access
+from deltaworks.airflow.docs import when_red
 from deltaworks.airflow.options import DEFAULTS, DagOptions, access_of, arguments, run_types
 from deltaworks.control.incidents import KINDS, Incident, runbook
 from deltaworks.errors import ConfigurationError
@@ -72,7 +73,7 @@ def notices_dag(notifiers: Notifiers, every: timedelta = timedelta(minutes=1), *
         max_active_runs=1,
         allowed_run_types=run_types(DagRunType.SCHEDULED, DagRunType.MANUAL),
         dagrun_timeout=timedelta(minutes=30),
-        doc_md=__doc__,
+        doc_md=when_red(access.parsed().docs_url, str(__doc__)),
         **arguments(options, tags=["streams"], tasks=DEFAULTS),
     ) as dag:
         task(task_id="tell", execution_timeout=timedelta(minutes=10))(tell_all)()
@@ -130,9 +131,9 @@ def due(incident: Incident, told: Iterable[Told], channel: str) -> list[Told]:
 def send(notifier: BaseNotifier, notice: Notice, context: Mapping[str, Any]) -> None:
     """Calls a notifier with the notice as `incident` in its templates."""
     own = copy.copy(notifier)  # rendering replaces the templates
-    if type(own).__name__ == "SmtpNotifier":
-        for name, template in _MAIL.items():
-            setattr(own, name, getattr(own, name) or template)
+    for name, template in _MAIL.items():
+        if getattr(own, name, template) is None:
+            setattr(own, name, template)
     own({**context, "incident": notice})
 
 

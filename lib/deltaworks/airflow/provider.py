@@ -22,6 +22,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [_modules("deltaworks.airflow.supervise", "deltaworks.airflow.replay_operators")],
         "hooks": [_modules("deltaworks.airflow.hook")],
         "triggers": [_modules("deltaworks.airflow.triggers")],
+        "notifications": ["deltaworks.airflow.webhook.WebhookNotifier"],
         "bundles": [_modules("deltaworks.airflow.bundle")],
         "connection-types": [
             {

@@ -23,6 +23,7 @@ from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.assets import assets_of_checks, checked_asset
+from deltaworks.airflow.docs import when_red
 from deltaworks.airflow.events import CheckEvent, cut_of
 from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
@@ -84,7 +85,7 @@ def quality_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
         max_active_runs=1,
         allowed_run_types=run_types(*kinds),
         dagrun_timeout=2 * _LIMIT,
-        doc_md=_DOC.format(name=name, when=when).strip(),
+        doc_md=when_red(access.parsed().docs_url, _DOC.format(name=name, when=when)),
         **arguments(options, tags=["quality", name], tasks=DEFAULTS),
     ) as dag:
         passed = assets_of_checks(name, options)

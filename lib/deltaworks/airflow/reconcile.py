@@ -27,6 +27,7 @@ from airflow.sdk import DAG, task
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
+from deltaworks.airflow.docs import when_red
 from deltaworks.airflow.options import FIRST, DagOptions, access_of, arguments, run_types
 from deltaworks.airflow.stream import dag_id
 from deltaworks.control.model import Decision
@@ -55,7 +56,7 @@ def reconcile_dag(every: timedelta = timedelta(minutes=1), **options: Unpack[Dag
         max_active_runs=1,
         allowed_run_types=run_types(DagRunType.SCHEDULED, DagRunType.MANUAL),
         dagrun_timeout=timedelta(minutes=10),
-        doc_md=__doc__,
+        doc_md=when_red(access.parsed().docs_url, str(__doc__)),
         **arguments(options, tags=["streams"], tasks=FIRST),
     ) as dag:
         runs = task(task_id="look", execution_timeout=timedelta(minutes=5))(look)(access=access)

@@ -26,7 +26,7 @@ from airflow.utils.types import DagRunType
 from deltaworks.airflow import quality, replay_actions, replay_tasks, reprocess_tasks
 from deltaworks.airflow.access import Access
 from deltaworks.airflow.assets import assets_of
-from deltaworks.airflow.docs import replay_doc
+from deltaworks.airflow.docs import replay_doc, when_red
 from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.replay_form import Tables, replay_form
 from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator, PublishOperator
@@ -68,7 +68,7 @@ def replay_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
         catchup=False,
         params=replay_form(tables),
         max_active_runs=4,  # one may wait for approval while another one works on other days
-        doc_md=replay_doc(name, tables),
+        doc_md=when_red(settings.docs_url, replay_doc(name, tables)),
         **(days if tables.with_days else whole),
         **arguments(options, tags=["replay", name], tasks=DEFAULTS),
     ) as dag:

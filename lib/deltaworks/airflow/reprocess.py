@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import AirflowTimetableInvalid
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow import quality, replay
-from deltaworks.airflow.docs import reprocess_doc
+from deltaworks.airflow.docs import reprocess_doc, when_red
 from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.replay_form import Tables
 from deltaworks.control import jobs
@@ -55,7 +55,7 @@ def reprocess_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
             catchup=policy.catchup,
             max_active_runs=1,
             allowed_run_types=run_types(*kinds),
-            doc_md=reprocess_doc(name, policy, tables),
+            doc_md=when_red(settings.docs_url, reprocess_doc(name, policy, tables)),
             **arguments(options, tags=["reprocess", name], tasks=DEFAULTS),
         )
         dag.validate()  # type: ignore[no-untyped-call]

@@ -25,7 +25,7 @@ from airflow.sdk import DAG, task
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow import tasks
-from deltaworks.airflow.docs import stream_doc
+from deltaworks.airflow.docs import stream_doc, when_red
 from deltaworks.airflow.form import form
 from deltaworks.airflow.options import FIRST, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.supervise import SuperviseOperator
@@ -45,7 +45,7 @@ def stream_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG:
     with _named(settings, name):
         module = jobs.load_module(settings, name)
         pipeline = jobs.load(settings, name)
-        doc = stream_doc(name, module.__doc__, pipeline)
+        doc = when_red(settings.docs_url, stream_doc(name, module.__doc__, pipeline))
         fields = form(pipeline)
     with DAG(
         dag_id=dag_id(name),

@@ -124,7 +124,20 @@ def status(
         return print_json(listings.Status.of(seen, processes))
     print_table(
         "Pipelines",
-        ("name", "should be", "is", "generation", "for", "batch", "lag", "lag s", "records/s", "restarts", "incidents", "why"),
+        (
+            "name",
+            "should be",
+            "is",
+            "generation",
+            "for",
+            "batch",
+            "lag",
+            "lag s",
+            "records/s",
+            "restarts",
+            "incidents",
+            "why",
+        ),
         map(_pipeline_row, seen.pipelines),
         right=("generation", "batch", "lag", "lag s", "records/s", "restarts", "incidents"),
     )

@@ -136,15 +136,6 @@ def test_what_fills_a_machine_may_have_a_pool_of_its_own() -> None:
     assert {task.pool for task in dag.tasks} == {"heavy", "streams"}
 
 
-def test_somebody_is_told_when_a_replay_waits_for_an_approval() -> None:
-    notifier = Notifier()
-    dag = replay_dag(NAME, project=ROOT, notifiers=[notifier])
-
-    assert dag is not None
-    approve: Any = dag.get_task("approve")
-    assert list(approve.notifiers) == [notifier]
-
-
 def outlets(**options: Any) -> dict[str, list[str]]:
     return {task.task_id: [asset.uri for asset in task.outlets] for task in tasks(made(**options)) if task.outlets}
 

@@ -17,7 +17,9 @@ from airflow.timetables.base import TimeRestriction
 
 from deltaworks.airflow.assets import checked_asset
 from deltaworks.airflow.quality import check, quality_dag
-from deltaworks.errors import ConfigurationError, TransientError
+from deltaworks.control.incident_book import IncidentBook
+from deltaworks.control.incidents import Finding, Incident
+from deltaworks.errors import ConfigurationError, ControlUnavailableError, TransientError
 from deltaworks.lakehouse import cuts
 from deltaworks.lakehouse.cuts import Cut
 from deltaworks.quality import Outcome, Verdict, production
@@ -46,6 +48,16 @@ class Production:
         self.there = True
         self.error: Exception | None = None
         self.asked: list[tuple[str, str]] = []
+        self.incidents: list[list[Finding]] = []
+        """What each check has found."""
+        self.registry_error: Exception | None = None
+
+    def settle(self, found: list[Finding], looked_at: Any) -> None:
+        if self.registry_error is not None:
+            raise self.registry_error
+        of_another = Incident(id=1, pipeline="users", kind="quality_failed", what="w", opened_at=datetime.now(UTC))
+        assert not looked_at(of_another)
+        self.incidents.append(found)
 
     def check(self, settings: object, name: str, *, run_id: str) -> list[Verdict]:
         self.asked.append((name, run_id))
@@ -62,6 +74,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> Production:
     tables = Production()
     for name in ("check", "is_there"):
         monkeypatch.setattr(production, name, getattr(tables, name))
+    monkeypatch.setattr(IncidentBook, "of", lambda settings: tables)
     return tables
 
 
@@ -114,6 +127,30 @@ def test_what_is_wrong_fails_the_run_and_is_in_the_log(tables: Production, caplo
         "  | A later row replaces the earlier one.",
         "  | there is no column 'key'",
     ]
+
+
+def test_what_is_wrong_is_an_incident_until_all_checks_pass(tables: Production) -> None:
+    tables.verdicts = [PASSED, FAILED]
+    with pytest.raises(AirflowFailException):
+        check("orders", RUN)
+    tables.verdicts = [PASSED, WARNING]
+    check("orders", RUN)
+
+    [[found], none] = tables.incidents
+    assert (found.pipeline, found.kind, found.place) == (
+        "orders",
+        "quality_failed",
+        "orders__quality/runs/scheduled__1",
+    )
+    assert "orders: one row per key" in found.what
+    assert none == []
+
+
+def test_a_check_needs_no_registry(tables: Production, caplog: pytest.LogCaptureFixture) -> None:
+    tables.registry_error = ControlUnavailableError("away")
+
+    assert check("orders", RUN)["passed"] == 1
+    assert said(caplog, logging.WARNING) == ["this is not recorded as an incident: away"]
 
 
 def test_a_warning_is_in_the_log_and_the_run_passes(tables: Production, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from deltaworks.airflow.reconcile import look, run_of
-from deltaworks.control import reconcile
+from deltaworks.control import reconcile, watch
 from deltaworks.control.model import Action, Decision
 from deltaworks.control.supervisor import client
+from deltaworks.errors import ControlUnavailableError
 
 
 def decision(action: Action) -> Decision:
@@ -25,8 +27,16 @@ class World:
         monkeypatch.setenv("DELTAWORKS_HOME", str(home))
         monkeypatch.delenv("DELTAWORKS_SUPERVISOR", raising=False)
         monkeypatch.setattr(reconcile, "reconcile", lambda *_, **__: [])
+        self.watched: list[Collection[str]] = []
+        self.error: Exception | None = None
+        monkeypatch.setattr(watch, "watch", self._watch)
         monkeypatch.setattr(client, "answers", lambda _: False)
         monkeypatch.setattr(client, "ensure", self._ensure)
+
+    def _watch(self, settings: object, others: object, of_others: Collection[str]) -> None:
+        self.watched.append(of_others)
+        if self.error is not None:
+            raise self.error
 
     def _ensure(self, settings: object) -> None:
         self.started += 1
@@ -45,6 +55,21 @@ def test_a_look_starts_the_supervisor_only_where_it_can_stay(
 
     assert look(SimpleNamespace(run_id="scheduled__1")) == []
     assert world.started == started
+
+
+def test_a_look_records_incidents(world: World) -> None:
+    look(SimpleNamespace(run_id="scheduled__1"))
+
+    assert world.watched == [["approval_waits"]]
+
+
+def test_incidents_that_cannot_be_recorded_keep_no_stream_from_its_restart(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.error = ControlUnavailableError("The registry's database has no tables yet.")
+    monkeypatch.setattr(reconcile, "reconcile", lambda *_, **__: [decision("restart")])
+
+    assert len(look(SimpleNamespace(run_id="scheduled__1"))) == 1
 
 
 def test_a_restart_is_a_run_that_expects_the_generation_that_ended() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +19,12 @@ from airflow.sdk.exceptions import (
 )
 
 from deltaworks import processes
+from deltaworks.airflow import replay_tasks
 from deltaworks.airflow.replay import replay_dag
 from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator, PublishOperator
 from deltaworks.replay import handover
 from deltaworks.replay.model import Phase, ReplayPaths
+from deltaworks.replay.waiting import waiting
 from deltaworks.settings import Settings
 from tests.unit.airflow.replays import planned, project_settings, write_findings
 from tests.unit.airflow.since import WAITS
@@ -250,7 +253,8 @@ class Asked:
         self.xcom[key] = value
 
     def ask(self, approval: bool = True) -> None:
-        context: Any = {"params": {"approval": approval}, "task_instance": self, "ti": self}
+        dag_run = SimpleNamespace(dag_id="wordcount__replay", run_id="manual__1")
+        context: Any = {"params": {"approval": approval}, "task_instance": self, "ti": self, "dag_run": dag_run}
         self.operator.execute(context)
 
     def answer(self, option: str) -> list[str]:
@@ -288,6 +292,24 @@ def test_a_person_is_asked_with_the_differences_and_the_gate_in_front_of_him(set
     assert asked.shown["subject"] == "Publish this replay of wordcount?"
     assert "12 rows differ" in asked.shown["body"]
     assert "1 of 1 expectations and invariants hold" in asked.shown["body"]
+
+
+def test_a_replay_is_an_incident_while_somebody_is_asked(settings: Settings, asked: Asked) -> None:
+    paths = ready(settings)
+    assert waiting(settings) == []
+
+    with pytest.raises(WAITS):
+        asked.ask()
+
+    [finding] = waiting(settings)
+    assert (finding.pipeline, finding.kind, finding.key) == (NAME, "approval_waits", "r")
+    assert (finding.cause, finding.place) == ("prices", "wordcount__replay/runs/manual__1")
+    run = replay_tasks.resume(settings, "r")
+    with run.held():
+        run.approve("ada")
+    assert waiting(settings) == []
+    paths.remove()
+    assert waiting(settings) == []
 
 
 def test_values_of_tables_are_not_templates() -> None:

@@ -23,6 +23,8 @@ from deltaworks.cli import app as cli
 from deltaworks.cli import listings
 from deltaworks.control import heartbeat
 from deltaworks.control.heartbeat import Heartbeat
+from deltaworks.control.incident_book import IncidentBook
+from deltaworks.control.incidents import Incident
 from deltaworks.control.model import Deployment, DeployOptions, Observation, Overview, PipelineStatus
 from deltaworks.lakehouse import cuts
 from deltaworks.quality import Outcome, Verdict, production, results
@@ -235,7 +237,9 @@ def test_status_without_a_registry(terminal: Terminal) -> None:
 def test_status_has_every_field_of_what_it_lists() -> None:
     at = datetime(2026, 3, 1, 12, tzinfo=UTC)
     seen = Observation(pipeline="orders", generation=3, state="failed", reason="why")
-    pipeline = PipelineStatus(name="orders", desired="running", seen=seen, for_s=1.5, restarts=2, reason="why")
+    pipeline = PipelineStatus(
+        name="orders", desired="running", seen=seen, for_s=1.5, restarts=2, reason="why", incidents=4
+    )
     deployment = Deployment(
         pipeline="orders",
         generation=3,
@@ -257,9 +261,28 @@ def test_status_has_every_field_of_what_it_lists() -> None:
 
     again = msgspec.json.decode(msgspec.json.encode(listed), type=listings.Status)
     assert again == listed
+    assert again.pipelines[0].incidents == 4
     assert again.pipelines[0].reason == "why" and again.pipelines[0].for_seconds == 1.5
     assert (again.deployments[0].exit_code, again.deployments[0].requested_at) == (65, at)
     assert (again.processes[0].ports, again.processes[0].log) == ((19092,), "/kafka.log")
+
+
+def test_incidents(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    lagging = Incident(id=3, pipeline="orders", kind="lagging", what="it is late", cause="many records", opened_at=at)
+    disk = Incident(id=2, pipeline="", kind="disk_filling", what="5% is free", opened_at=at, ended_at=at, how="room")
+    found = {False: [lagging], True: [lagging, disk]}
+    monkeypatch.setattr(IncidentBook, "listed", lambda self, name, ended: found[ended] if name is None else [])
+
+    listed = msgspec.json.decode(terminal("incidents", "--all", "--json"), type=listings.Incidents)
+    shown, every = terminal("incidents"), terminal("incidents", "--all")
+
+    assert [(each.pipeline, each.how) for each in listed.incidents] == [("orders", None), (None, "room")]
+    assert listed.incidents[0].runbook == "docs/runbooks.md#lagging"
+    assert "it is late" in shown and "docs/runbooks.md#lagging" in shown and "Disk filling" not in shown
+    assert "Disk filling" in every and "2026-03-01 12:00" in every
+    assert "no open incidents" in terminal("incidents", "orders")
+    assert "There is no pipeline 'ordres'" in terminal("incidents", "ordres", code=78)
 
 
 def test_replays_and_records_that_were_set_aside(terminal: Terminal) -> None:

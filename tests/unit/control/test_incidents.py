@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ from deltaworks.control.incidents import KINDS, OF_STREAMS, Count, Finding, Tren
 from deltaworks.control.model import Observation, PipelineStatus
 from deltaworks.dsl.alerts import Alerts
 
-MINUTE = timedelta(minutes=1)
+STEADY = Trend()
 
 
 def beat(**fields: Any) -> Heartbeat:
@@ -33,7 +32,7 @@ def status(state: Any = "running", of: Heartbeat | None = None, **fields: Any) -
     return PipelineStatus(**usual | {"seen": seen} | fields)
 
 
-def found(of: PipelineStatus, trend: Trend = Trend()) -> dict[str, bool]:
+def found(of: PipelineStatus, trend: Trend = STEADY) -> dict[str, bool]:
     """Kind -> whether the finding opens an incident."""
     findings = of_stream(of, trend)
     assert findings is not None
@@ -41,7 +40,7 @@ def found(of: PipelineStatus, trend: Trend = Trend()) -> dict[str, bool]:
     return {each.kind: each.opens for each in findings}
 
 
-def only(of: PipelineStatus, trend: Trend = Trend()) -> Finding:
+def only(of: PipelineStatus, trend: Trend = STEADY) -> Finding:
     [finding] = [each for each in of_stream(of, trend) or () if each.opens]
     return finding
 
@@ -105,7 +104,9 @@ def test_a_driver_that_has_just_started_does_not_know_that_a_lag_is_over() -> No
 def test_the_cause_of_a_lag_is_the_partition_that_has_most_of_it() -> None:
     parts = {"orders": {"0": 9_000, "1": 10, "2": 0}}
 
-    assert "orders-0" in str(only(status(of=beat(lag_seconds=1_000.0, lag_records=9_010, lag_by_partition=parts))).cause)
+    assert "orders-0" in str(
+        only(status(of=beat(lag_seconds=1_000.0, lag_records=9_010, lag_by_partition=parts))).cause
+    )
     even = {"orders": {"0": 4_000, "1": 5_010}}
     assert "more records arrive" in str(
         only(status(of=beat(lag_seconds=1_000.0, lag_records=9_010, lag_by_partition=even))).cause

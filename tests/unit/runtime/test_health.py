@@ -14,6 +14,7 @@ from deltaworks.control import fence, heartbeat
 from deltaworks.control.intents import Intent
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import SilentReporter
+from deltaworks.dsl.alerts import Alerts
 from deltaworks.runtime.health import Health, Lag, Rate
 from deltaworks.runtime.messages import TaskCounts, TaskResult
 
@@ -136,7 +137,7 @@ def test_a_long_lag_is_remembered_in_little_room_and_within_a_few_hundredths(
 def test_lost_results_are_in_the_log_and_in_the_heartbeat(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     paths = PipelinePaths(tmp_path)
     fence.advance(paths.fence, 1, "p")
-    health = Health(paths, "p", 1, SilentReporter())
+    health = Health(paths, "p", 1, SilentReporter(), Alerts(lag=None))
     intent = Intent(
         batch=7, lineage="l", query="q", generation=1, code="c", clock_ms=0, tick=False, ranges=[], end={}, previous=""
     )
@@ -157,5 +158,6 @@ def test_lost_results_are_in_the_log_and_in_the_heartbeat(tmp_path: Path, caplog
 
     beat = heartbeat.read(paths.heartbeat)
     assert beat is not None and beat.lost_results == 5
+    assert beat.alerts == Alerts(lag=None) and beat.quiet_s > 0
     warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert len(warnings) == 2 and warnings[0].startswith("batch 7, task 0-1: 2 final results are lost")
