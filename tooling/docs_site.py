@@ -79,7 +79,8 @@ API: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         "Pipelines and sinks",
         "A topology with a name and settings; sinks of your own.",
         (
-            *("Pipeline", "Topic", "DeadLetters", "Reprocess", "ChangeLimit", "Corrections", "Alerts"),
+            *("Pipeline", "Topic", "DeadLetters", "Reprocess", "ChangeLimit"),
+            *("HandOver", "Corrections", "Alerts"),
             *("Column", "Doc", "Secret"),
             *("Sink", "SinkTask", "SinkWriter", "SinkBatch", "SinkRecord"),
         ),

@@ -12,7 +12,7 @@ from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized
 from deltaworks.dsl.pipeline import DeadLetters, Pipeline, Topic
-from deltaworks.dsl.reprocess import ChangeLimit, Reprocess
+from deltaworks.dsl.reprocess import ChangeLimit, HandOver, Reprocess
 from deltaworks.dsl.state_stores import StoreBuilder, Stores
 from deltaworks.dsl.topology import Topology
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
@@ -142,6 +142,7 @@ __all__ = [
     "FixedKeyRecord",
     "Float",
     "GlobalKTable",
+    "HandOver",
     "IncompatibleCheckpointError",
     "Integer",
     "JoinWindows",

@@ -37,6 +37,7 @@ PUBLIC = [
     "FixedKeyRecord",
     "Float",
     "GlobalKTable",
+    "HandOver",
     "IncompatibleCheckpointError",
     "Integer",
     "JoinWindows",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import time, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from deltaworks import ChangeLimit, Pipeline, Reprocess, SessionWindows, StreamsBuilder, TimeWindows
+from deltaworks import ChangeLimit, HandOver, Pipeline, Reprocess, SessionWindows, StreamsBuilder, TimeWindows
 from deltaworks.errors import ConfigurationError
 from deltaworks.lakehouse.publish.comparison import Sum
+from deltaworks.lakehouse.publish.decision import decide
 from deltaworks.lakehouse.publish.publication import Publication
 from deltaworks.replay import runs
 from deltaworks.replay.days import NoCompleteDayError
@@ -161,6 +162,42 @@ def test_limited_sums_are_in_the_comparison(beside: Beside) -> None:
 def test_a_hand_over_takes_everything(beside: Beside) -> None:
     with pytest.raises(ConfigurationError, match="--only-different: a hand-over always includes all tables"):
         beside.start(hand_over=True, only_different=True)
+
+
+def test_a_table_without_windows_is_compared_for_a_hand_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the same point of history, also if production has gone on since."""
+
+    def build(odd: int) -> Callable[[StreamsBuilder], None]:
+        def totals(builder: StreamsBuilder) -> None:
+            read = builder.stream("payments", key=str, value=int)
+            counted = read.map_values(lambda amount: odd if amount == ODD else amount, value=int, name="counted")
+            counted.group_by_key().reduce(lambda total, amount: total + amount, store="totals-store").to_delta("totals")
+
+        return totals
+
+    kafka = MemoryKafka({"payments": 1})
+    for amount in (ODD, 1, 2, 3):
+        kafka.write("payments", RawRecord(b"k%d" % (amount % 2), amount.to_bytes(8, "big"), day(0)))
+    settings = replace(Settings.from_environment({}), home=tmp_path)
+    stream = InProcessStream(Pipeline(name="payments", topology=build(ODD)), settings, kafka=kafka)
+    stream.run_to_the_end(random.Random(7), 2, elsewhere=None)
+    beside = stand_beside(stream, monkeypatch)
+
+    same = beside.start(hand_over=True)
+    beside.advance(same, "compare")
+    assert comparison_of(same.paths).equal
+    runs.discard(beside.settings, same.plan.run_id)
+
+    night = HandOver(window=(time(2), time(4)))
+    policy = Reprocess("@daily", hand_over=night, limit=ChangeLimit(sums={"totals.value": 0.01}))
+    beside.pipeline = replace(beside.pipeline, topology=build(ODD + 5), reprocess=policy)
+    other = beside.start(hand_over=True)
+    beside.advance(other, "compare")
+    comparison = comparison_of(other.paths)
+    found = {table.table: table.sums for table in comparison.tables}
+    assert found["totals"] == {"value": Sum(before=ODD + 6, change=5)}
+    assert (decided := decide(policy, comparison)).answer == "publish", decided.why
+    assert decide(replace(policy, hand_over=HandOver()), comparison).answer == "ask"
 
 
 def test_a_dry_run_may_have_days_of_others_and_is_never_published(beside: Beside) -> None:

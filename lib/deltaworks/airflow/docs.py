@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from deltaworks.airflow.replay_form import Tables
 from deltaworks.control.incidents import runbook
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.dsl.reprocess import ChangeLimit, Reprocess
+from deltaworks.dsl.reprocess import ChangeLimit, HandOver, Reprocess
 from deltaworks.topology.checks import table_names
 
 _DOC = """
@@ -78,7 +78,7 @@ _REPLAY_TASKS = """### Tasks
 | `compare` | compares staging with production, row by row |
 | `gate` | checks the staging tables with the pipeline's suite and the built-in invariants |
 | `approve` | asks a person to approve or reject the differences (*Required Actions*); skipped unless requested |
-| `publish` | publishes, in one commit per table |
+| `publish` | publishes, in one commit per table, or hands the stream over |
 | `verify` | compares production with what was published |
 | `clean` | removes the staging tables |
 | `discard` | after a rejection, removes the staging tables; nothing was published |
@@ -95,31 +95,34 @@ of that run of this DAG, or the id of the replay, which the log of `plan` has.
 
 
 _REPROCESS = """
-Processes the newest days of `{name}` again with its current code, compares the result with production, checks it, and
-publishes the tables and days that differ. Days with windows that may still change are left out. `jobs/{name}.py` says
-so (`reprocess=`).
+{about} `jobs/{name}.py` says so (`reprocess=`).
 
 | | |
 |---|---|
 | When | `{schedule}` (UTC), and when you trigger this DAG |
-| Days | {days} |
-| Tables | {tables} |
-| Order | {order} |
-| Publishing | {asked} |
+{rows}
 | Runs that were missed | {missed} |
-| Earlier days | a backfill of this DAG: each of its runs processes the days of its own interval |
 
-```
-airflow backfill create --dag-id {name}__reprocess --max-active-runs 1 \\
-  --from-date 2026-11-02 --to-date 2026-11-07T23:59
-```
-A run that waits for an approval holds up those after it. To choose days, tables or order yourself, trigger
-`{name}__replay`. Pause this DAG to stop the schedule.
+{backfill}
+A run that waits holds up those after it. To choose days, tables or order yourself, trigger `{name}__replay`. Pause this
+DAG to stop the schedule.
 
 {tasks}
 
 `decide` says what of this applies: `publish`, `approve` (a person is asked) or `unchanged` (production is equal, so the
 staging tables are removed and nothing is published).
+"""
+_OF_DAYS = """Processes the newest days of `{name}` again with its current code, compares the result with production, \
+checks it, and publishes the tables and days that differ. Days with windows that may still change are left out."""
+_OF_ALL = """Processes all history of `{name}` again with its current code, and compares the result with production. \
+If tables differ, the replay catches up with the stream, and the stream goes on with its stores and tables."""
+_BACKFILL_OF_INTERVALS = """Earlier days come of a backfill of this DAG; each of its runs processes the days of its own
+interval:
+
+```
+airflow backfill create --dag-id {name}__reprocess --max-active-runs 1 \\
+  --from-date 2026-11-02 --to-date 2026-11-07T23:59
+```
 """
 
 
@@ -163,14 +166,21 @@ def replay_doc(name: str, tables: Tables) -> str:
 
 def reprocess_doc(name: str, policy: Reprocess, tables: Tables) -> str:
     """Markdown for `<name>__reprocess`."""
-    asked = "asks about any difference" if policy.publish == "ask" else _within(policy.limit)
+    if policy.hand_over is None:
+        about, backfill = _OF_DAYS, _BACKFILL_OF_INTERVALS
+        days = f"the {policy.days} UTC days before that time" if policy.days > 1 else "the UTC day before that time"
+        chosen = _listed(policy.tables or tables.with_days)
+        asked = "asks about any difference" if policy.publish == "ask" else _within(policy.limit)
+        rows = [("Days", days), ("Tables", chosen), ("Order", policy.order), ("Publishing", asked)]
+    else:
+        about, backfill = _OF_ALL, ""
+        rows = [("Tables", _listed(tables.all)), ("Handing over", _switched(policy, policy.hand_over))]
     return _REPROCESS.format(
         name=name,
+        about=about.format(name=name),
         schedule=policy.schedule,
-        days=f"the {policy.days} UTC days before that time" if policy.days > 1 else "the UTC day before that time",
-        tables=_listed(policy.tables or tables.with_days),
-        order=policy.order,
-        asked=asked,
+        rows="\n".join(f"| {what} | {text} |" for what, text in rows),
+        backfill=backfill.format(name=name),
         missed=f"made up for, from {policy.start_date} on" if policy.catchup else "skipped, except for the last one",
         tasks=_tasks(name),
     ).strip()
@@ -178,6 +188,14 @@ def reprocess_doc(name: str, policy: Reprocess, tables: Tables) -> str:
 
 def _tasks(name: str, more: str = "") -> str:
     return _REPLAY_TASKS.format(name=name, more=more)
+
+
+def _switched(policy: Reprocess, hand_over: HandOver) -> str:
+    if hand_over.window is None or policy.publish == "ask":
+        return "asks about any difference"
+    begin, end = (f"{each:%H:%M}" for each in hand_over.window)
+    within = _within(policy.limit).replace("publishes", "switches")
+    return f"from {begin} to {end} UTC, for which `publish` waits, it {within}; an approval switches at once"
 
 
 def _within(limit: ChangeLimit | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from airflow.providers.standard.operators.hitl import HITLBranchOperator
+from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
@@ -88,7 +89,8 @@ class PhaseOperator(ChildOperator):
 class PublishOperator(PhaseOperator):
     """Publishes a replay, once it is approved if an approval was requested.
 
-    A handover runs in a child process, because it may have to catch up with the stream.
+    A handover runs in a child process, because it may have to catch up with the stream. If the pipeline's `reprocess=`
+    says in which window of time it may happen, the task waits for that window without a worker.
 
     Args:
         pipeline: name of the pipeline.
@@ -105,8 +107,12 @@ class PublishOperator(PhaseOperator):
         self.by_policy = by_policy
 
     def execute(self, context: Context) -> None:
+        settings = self.access.settings()
+        if self.by_policy and (opens_at := reprocess_tasks.opens_at(settings, self.pipeline, self.replay)) is not None:
+            self.log.info("waits until %s UTC, when the stream may be switched", f"{opens_at:%Y-%m-%d %H:%M}")
+            self.defer(trigger=DateTimeTrigger(opens_at), method_name="execute_later")
         approved_by = self._approved_by(context)
-        if context["params"].get("hand_over", False):
+        if replay_tasks.hands_over(settings, self.pipeline, self.replay):
             replay_tasks.approve(self.pipeline, self.replay, approved_by, self.access)
             super().execute(context)
         else:
@@ -115,6 +121,10 @@ class PublishOperator(PhaseOperator):
             events = replay_tasks.published(self.access.settings(), self.pipeline, self.replay, self.tables)
             for asset, event in zip(self.outlets, events, strict=True):
                 context["outlet_events"][asset].extra = event.extra
+
+    def execute_later(self, context: Context, event: Any) -> None:
+        """Called when the window has opened; if that was a while ago, the task may have to wait for the next one."""
+        self.execute(context)
 
     def _approved_by(self, context: Context) -> str | None:
         if self.by_policy:

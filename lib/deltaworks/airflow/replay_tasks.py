@@ -201,6 +201,12 @@ def has_ended(settings: Settings, name: str, run: str) -> bool:
     return (paths.publication.exists() or handed_over.exists()) and not paths.plan.exists()
 
 
+def hands_over(settings: Settings, name: str, run: str) -> bool:
+    """Whether the replay is for a hand-over and has not ended."""
+    paths = _paths(settings, name, run)
+    return paths.plan.exists() and paths.read_plan().request.hand_over
+
+
 def require_turn(state: ReplayState, phase: Phase) -> None:
     """Refuses a phase whose earlier phases are not done: they have their own tasks.
 

@@ -1,4 +1,4 @@
-"""The DAG `<name>__reprocess` of a pipeline that says when its newest days are processed again (`reprocess=`).
+"""The DAG `<name>__reprocess` of a pipeline that says when its history is processed again (`reprocess=`).
 
 ```
 plan --> run --> compare --> gate --> decide --> publish --> verify --> clean
@@ -8,6 +8,9 @@ plan --> run --> compare --> gate --> decide --> publish --> verify --> clean
 
 It is `<name>__replay` with days that follow from the schedule, and with a decision in the place of the form. Runs wait
 for each other: one that waits for an approval holds up the next, and none has days of another.
+
+With `hand_over=`, `publish` switches the stream. Without an approval it does so in the author's window of time only;
+until then it is deferred, so it takes no worker.
 """
 
 from __future__ import annotations
@@ -45,11 +48,15 @@ def reprocess_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
         return None
     tables = Tables.of(pipeline)
     start = policy.start_date
-    kinds = (DagRunType.SCHEDULED, DagRunType.MANUAL, TRIGGERED_BY_TASK, DagRunType.BACKFILL_JOB)
+    kinds = [DagRunType.SCHEDULED, DagRunType.MANUAL, TRIGGERED_BY_TASK]
+    if policy.hand_over is None:
+        kinds.append(DagRunType.BACKFILL_JOB)
+    what = "the newest days" if policy.hand_over is None else "all history"
+    then = "publishes what differs" if policy.hand_over is None else "hands the stream over if anything differs"
     try:
         dag = DAG(
             dag_id=dag_id(name),
-            description=f"Processes the newest days of {name} again, and publishes what differs.",
+            description=f"Processes {what} of {name} again, and {then}.",
             schedule=CronDataIntervalTimetable(policy.schedule, timezone="UTC"),
             start_date=None if start is None else datetime(start.year, start.month, start.day, tzinfo=UTC),
             catchup=policy.catchup,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from deltaworks import clock
 from deltaworks.airflow import replay_tasks
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, requester
@@ -31,7 +32,7 @@ _DAY = timedelta(days=1)
 
 
 def plan(name: str, dag_run: Any = None, access: Access = ENVIRONMENT) -> str:
-    """Plans the replay of the run's days; returns its id.
+    """Plans the replay of the run's days, or of all history; returns its id.
 
     Raises:
         AirflowSkipException: the stream has nothing that could be processed again, or no complete day.
@@ -42,9 +43,18 @@ def plan(name: str, dag_run: Any = None, access: Access = ENVIRONMENT) -> str:
     policy = policy_of(pipeline)
     if stored_plan(PipelinePaths.of(settings, name).current.plan) is None:
         raise AirflowSkipException(f"{name} has not run yet: nothing to reprocess")
+    return replay_tasks.planned(settings, _request(name, policy, dag_run), dag_run)
+
+
+def _request(name: str, policy: Reprocess, dag_run: Any) -> ReplayRequest:
+    if policy.hand_over is not None:
+        log.info("all history, for a hand-over")
+        return ReplayRequest(
+            pipeline=name, hand_over=True, reason="reprocess all history", requested_by=requester(dag_run)
+        )
     first, end = days_of(policy, dag_run)
     log.info("days %s to %s (exclusive), UTC", first, end)
-    request = ReplayRequest(
+    return ReplayRequest(
         pipeline=name,
         from_ms=replay_tasks.ms(first),
         to_ms=replay_tasks.ms(end),
@@ -55,7 +65,6 @@ def plan(name: str, dag_run: Any = None, access: Access = ENVIRONMENT) -> str:
         reason=f"reprocess {first} to {end}",
         requested_by=requester(dag_run),
     )
-    return replay_tasks.planned(settings, request, dag_run)
 
 
 def days_of(policy: Reprocess, dag_run: Any) -> tuple[date, date]:
@@ -115,6 +124,21 @@ def approved_by(settings: Settings, name: str, run: str, ti: Any) -> str | None:
             return replay_tasks.require_approval(True, ti)
         case _:
             raise AirflowFailException(f"Nothing is to be published: {decision.why}. Clear the task `decide`.")
+
+
+def opens_at(settings: Settings, name: str, run: str) -> datetime | None:
+    """When a replay may be handed over to; None: now, since somebody has to approve it or it was begun.
+
+    Whatever was begun is completed at once: until then the stream does not run.
+    """
+    if replay_tasks.has_ended(settings, name, run) or PipelinePaths.of(settings, name).handover(run).exists():
+        return None
+    with no_retry_where_it_cannot_help():
+        replay = replay_tasks.resume(settings, run)
+    hand_over = policy_of(replay.pipeline).hand_over
+    if hand_over is None or decided(replay).answer != "publish":
+        return None
+    return hand_over.opens_at(clock.utc_now())
 
 
 def unchanged(name: str, run: str, access: Access = ENVIRONMENT) -> None:

@@ -1,11 +1,11 @@
-"""When the history of a pipeline is processed again by itself, and what of the result is published without asking."""
+"""When the history of a pipeline is processed again by itself, and what of the result is taken without asking."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import date
+from datetime import date, datetime, time, timedelta
 from typing import Any, Literal
 
 from deltaworks.errors import Problem
@@ -34,16 +34,41 @@ class ChangeLimit:
     sum in production. Without a sum to compare with (no rows, NaN), any change is over the limit."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class HandOver:
+    """All history is processed again, and the stream goes on with the stores and tables that come of it."""
+
+    window: tuple[time, time] | None = None
+    """From when on, and until when, each day in UTC, the stream may be switched without asking; it may span midnight.
+    None: a person is asked about any difference."""
+
+    def opens_at(self, now: datetime) -> datetime | None:
+        """When the window opens next; None: it is open.
+
+        Args:
+            now: the moment, in UTC.
+        """
+        assert self.window is not None
+        begin, end = self.window
+        at = now.time()
+        if begin <= at < end or (end < begin and not end <= at < begin):
+            return None
+        day = now.date() if at < begin else now.date() + timedelta(days=1)
+        return datetime.combine(day, begin, now.tzinfo)
+
+
 @dataclass(frozen=True)
 class Reprocess:
-    """When a pipeline's newest complete days are processed again, and what is published of the result.
+    """When a pipeline's newest complete days, or all of its history, are processed again, and what becomes of it.
 
     ```python
     Pipeline(..., reprocess=Reprocess("0 3 * * *", days=3, order="time", limit=ChangeLimit(share=0.01)))
+    Pipeline(..., reprocess=Reprocess("0 22 * * SUN", hand_over=HandOver(window=(time(2), time(4)))))
     ```
 
     In Airflow it is the DAG `<name>__reprocess`. Each run replays with the code of the moment, compares the result with
-    production, passes the gate, and publishes the tables and days that differ.
+    production, passes the gate, and publishes the tables and days that differ; or, if anything differs, it hands the
+    stream over.
     """
 
     schedule: str
@@ -51,6 +76,9 @@ class Reprocess:
     _: KW_ONLY
     days: int = 1
     """How many UTC days before the scheduled time. Days with windows that may still change are left out."""
+    hand_over: HandOver | None = None
+    """Instead of days, process all history, and switch the stream to the result: the way for tables without windows
+    (KTables), each row of which depends on all history before it."""
     publish: Literal["if_different", "ask"] = "if_different"
     """`if_different` publishes differences within `limit` and asks about others; `ask` asks about any difference."""
     limit: ChangeLimit | None = None
@@ -105,6 +133,9 @@ def problems(policy: Any, plan: Plan, letters: str | None) -> Iterator[Problem]:
             "reprocess= has catchup=True, but no day from which on to catch up.",
             hint="start_date=date(2026, 11, 1) is the first day of the schedule",
         )
+    if policy.hand_over is not None:
+        yield from _hand_over_problems(policy, plan, letters)
+        return
     with_days = {
         name: sink for sink in plan.tables for name in table_names(sink) if sink.kind is not TableKind.CHANGELOG
     }
@@ -112,7 +143,7 @@ def problems(policy: Any, plan: Plan, letters: str | None) -> Iterator[Problem]:
     if not named:
         yield Problem(
             "reprocess= publishes days, but the pipeline writes no table that has days.",
-            hint="a table without windows is reprocessed as a whole: deltaworks replay --table or --hand-over",
+            hint="hand_over=HandOver() processes all history, for tables without windows, too",
         )
         return
     if unknown := sorted(set(policy.tables) - named):
@@ -121,6 +152,49 @@ def problems(policy: Any, plan: Plan, letters: str | None) -> Iterator[Problem]:
             hint=f"tables with days: {', '.join(sorted(named))}",
         )
     yield from _limits(policy, {name: with_days[name] for name in (policy.tables or with_days) if name in with_days})
+
+
+def _hand_over_problems(policy: Reprocess, plan: Plan, letters: str | None) -> Iterator[Problem]:
+    hand_over: Any = policy.hand_over
+    if not isinstance(hand_over, HandOver):
+        hint = "hand_over=HandOver(window=(time(2), time(4)))"
+        yield Problem(f"reprocess= has hand_over={hand_over!r}, not HandOver.", hint=hint)
+        return
+    given = {"days": policy.days != 1, "tables": bool(policy.tables), "order": policy.order != "recorded"}
+    if without_effect := [f"{name}=" for name, is_given in given.items() if is_given]:
+        yield Problem(
+            f"reprocess= hands over, so {', '.join(without_effect)} has no effect: all history is processed, as "
+            "recorded, into all tables.",
+            hint=f"leave out {', '.join(without_effect)}, or hand_over=",
+        )
+    if hand_over.window is not None and not _is_window(hand_over.window):
+        yield Problem(
+            f"reprocess= hands over in the window {hand_over.window!r}.",
+            hint="window=(time(2), time(4)) is from 02:00 to 04:00 UTC each day",
+        )
+    if policy.publish == "ask" and hand_over.window is not None:
+        yield Problem(
+            "reprocess= asks about any difference, so window= has no effect.",
+            hint="leave one of publish= and window= out",
+        )
+    if policy.limit is not None and policy.publish != "ask" and hand_over.window is None:
+        yield Problem(
+            "reprocess= hands over without a window, so it asks about any difference, and limit= has no effect.",
+            hint="hand_over=HandOver(window=(time(2), time(4))), or leave limit= out",
+        )
+    tables = {name: sink for sink in plan.tables for name in table_names(sink)}
+    if not tables and letters is None:
+        yield Problem(
+            "reprocess= hands over if tables differ, but the pipeline writes no table.",
+            hint="to_delta() writes one; deltaworks replay --hand-over hands over without one",
+        )
+    yield from _limits(policy, tables)
+
+
+def _is_window(window: Any) -> bool:
+    if not isinstance(window, tuple) or len(window) != 2 or window[0] == window[1]:
+        return False
+    return all(isinstance(each, time) and each.tzinfo is None for each in window)
 
 
 def _limits(policy: Reprocess, tables: Mapping[str, DeltaSink]) -> Iterator[Problem]:

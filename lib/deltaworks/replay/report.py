@@ -14,6 +14,9 @@ _MOST = 10
 """How many days, columns and findings of a table are shown, so that the page stays readable."""
 _ANSWER = """**Approve** publishes the replay in one commit per table, even while the stream runs;
 `deltaworks rollback {run}` restores what it replaced. **Reject** removes it."""
+_ANSWER_HAND_OVER = """**Approve** stops the stream, lets the replay catch up with it, and lets the stream go on with \
+the stores and tables of the replay; `deltaworks rollback {run}` undoes that, with the code of before. **Reject** \
+removes the replay."""
 
 
 def markdown(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, why: str | None = None) -> str:
@@ -31,7 +34,7 @@ def markdown(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, why: str 
         *_differences(comparison_of(paths)),
         *_gate(verdicts_of(paths)),
         "### Your answer",
-        _ANSWER.format(run=plan.run_id),
+        (_ANSWER_HAND_OVER if plan.request.hand_over else _ANSWER).format(run=plan.run_id),
     ]
     return "\n\n".join(parts)
 

@@ -108,11 +108,14 @@ def plan_of(request: ReplayRequest, run_id: str, version: str = "0123456789ab") 
     )
 
 
-def planned(settings: Settings, name: str, run_id: str, *done: Phase, passed: bool | None = None) -> ReplayPaths:
+def planned(
+    settings: Settings, name: str, run_id: str, *done: Phase, passed: bool | None = None, hand_over: bool = False
+) -> ReplayPaths:
     """The folder of a run that has done these phases after `plan`."""
     paths = ReplayPaths.of(PipelinePaths.of(settings, name), run_id)
     version = code_version(settings, jobs.load(settings, name))
-    plan = plan_of(ReplayRequest(pipeline=name, requested_by="somebody", reason="prices"), run_id, version)
+    request = ReplayRequest(pipeline=name, requested_by="somebody", reason="prices", hand_over=hand_over)
+    plan = plan_of(request, run_id, version)
     paths.root.mkdir(parents=True)
     paths.plan.write_bytes(msgspec.json.encode(plan))
     paths.write_state(ReplayState(done=["plan", *done], passed=passed))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import time, timedelta
 from unittest import mock
 
 import msgspec
 from airflow.sdk import DAG
 
-from deltaworks import ChangeLimit, Pipeline, Reprocess
+from deltaworks import ChangeLimit, HandOver, Pipeline, Reprocess, clock
 from deltaworks.airflow import reprocess_tasks
 from deltaworks.control import jobs
 from deltaworks.settings import Settings
@@ -17,6 +18,7 @@ from tests.unit.airflow.replay_runs import NAME, Run, run
 from tests.unit.airflow.since import AIRFLOW_3_3
 
 POLICY = Reprocess("0 3 * * *", days=3, limit=ChangeLimit(rows=12))
+SWITCHES = replace(POLICY, days=1, hand_over=HandOver(window=(time(2), time(4))))
 STRICT = replace(POLICY, limit=ChangeLimit(rows=11))
 _load = jobs.load
 _policies = [POLICY]
@@ -49,6 +51,9 @@ def main() -> None:
     ends = {"never ran": run(dag)}
     mock.patch.object(reprocess_tasks, "stored_plan", lambda path: path).start()
     ends |= {"within the limit": run(dag), "equal": run(dag, equal=True)}
+    _policies.append(SWITCHES)
+    with mock.patch.object(HandOver, "opens_at", side_effect=[clock.utc_now() + timedelta(seconds=1), None]):
+        ends["handed over"] = run(dag)
     _policies.append(STRICT)
     if AIRFLOW_3_3:
         ends |= {"approved": run(dag, option="Approve"), "rejected": run(dag, option="Reject")}

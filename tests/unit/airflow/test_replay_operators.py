@@ -190,7 +190,7 @@ def test_a_gate_that_is_not_passed_fails_for_good_keeps_the_tables_and_says_how_
 def test_a_hand_over_is_a_process_of_its_own_and_needs_the_approval_all_the_same(
     settings: Settings, commands: Commands
 ) -> None:
-    paths = planned(settings, NAME, "r", "run", "compare", "gate", passed=True)
+    paths = planned(settings, NAME, "r", "run", "compare", "gate", passed=True, hand_over=True)
     commands.does(paths, "publish", passed=True)
     operator = PublishOperator(task_id="publish", pipeline=NAME, replay="r")
     given: dict[str, str | None] = {"approved_by": None}
@@ -199,7 +199,7 @@ def test_a_hand_over_is_a_process_of_its_own_and_needs_the_approval_all_the_same
         def xcom_pull(self, task_ids: str, key: str) -> str | None:
             return given[key]
 
-    context: Any = {"params": {"approval": True, "hand_over": True}, "ti": Pulled()}
+    context: Any = {"params": {"approval": True}, "ti": Pulled()}
     with pytest.raises(AirflowFailException, match="Nobody has approved this"):
         operator.execute(context)
     assert commands.run == []

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
-from deltaworks import ChangeLimit, Reprocess
+from deltaworks import ChangeLimit, HandOver, Reprocess, clock
 from deltaworks.airflow import reprocess_tasks
 from deltaworks.airflow.dags import DeltaworksDag, pipeline_dags, reprocess_dag
+from deltaworks.airflow.replay_operators import PublishOperator
 from deltaworks.control import jobs
+from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError
 from deltaworks.replay import runs
 from deltaworks.replay.days import NoCompleteDayError
@@ -27,6 +29,7 @@ from tests.unit.airflow.reprocess_runs import ended
 from tests.unit.airflow.since import AIRFLOW_3_3
 
 NAME = "wordcount"
+NIGHTLY = Reprocess("@daily", hand_over=HandOver(window=(time(2), time(4))), limit=ChangeLimit(rows=12))
 NOV_24_MS = 1_795_305_600_000 + 2 * 86_400_000
 DAY_MS = 86_400_000
 BEFORE = ["plan", "run", "compare", "gate"]
@@ -160,9 +163,13 @@ def test_a_policy_that_is_gone_fails_for_good(project: Project, notes: Notes) ->
 
 
 def ready(
-    project: Project, *, equal: bool = False, done: tuple[Phase, ...] = ("run", "compare", "gate")
+    project: Project,
+    *,
+    equal: bool = False,
+    done: tuple[Phase, ...] = ("run", "compare", "gate"),
+    hand_over: bool = False,
 ) -> ReplayPaths:
-    paths = planned(project.settings, NAME, "r", *done, passed=True)
+    paths = planned(project.settings, NAME, "r", *done, passed=True, hand_over=hand_over)
     write_findings(paths, **({"rows": EQUAL} if equal else {}))
     return paths
 
@@ -221,6 +228,77 @@ def test_unchanged_removes_nothing_that_differs(project: Project) -> None:
     assert paths.plan.exists()
 
 
+def test_a_hand_over_is_of_all_history_so_it_has_no_backfill(project: Project, notes: Notes) -> None:
+    project.policy = NIGHTLY
+    dag = pipeline_dags(NAME)[f"{NAME}__reprocess"]
+    assert dag.allowed_run_types is not None and "backfill" not in dag.allowed_run_types
+    within = "it switches what differs if at most 12 rows differ; otherwise it asks"
+    for text in ("all history of `wordcount`", f"from 02:00 to 04:00 UTC, for which `publish` waits, {within}"):
+        assert text in (dag.doc_md or ""), text
+    assert "backfill" not in (dag.doc_md or "")
+
+    reprocess_tasks.plan(NAME, dag_run())
+    [request] = notes.requests
+    assert (request.hand_over, request.from_ms, request.to_ms, request.only_different) == (True, None, None, False)
+
+
+def test_without_a_window_a_person_is_asked_about_any_difference(project: Project) -> None:
+    project.policy = Reprocess("@daily", hand_over=HandOver())
+    dag = reprocess_dag(NAME)
+    assert isinstance(dag, DAG) and "| Handing over | asks about any difference |" in (dag.doc_md or "")
+    paths = ready(project, hand_over=True)
+    assert reprocess_tasks.decide(NAME, "r") == "approve"
+    assert reprocess_tasks.opens_at(project.settings, NAME, "r") is None, "an approval switches at once"
+    write_findings(paths, rows=EQUAL)
+    assert reprocess_tasks.decide(NAME, "r") == "unchanged"
+
+
+class Switched(PublishOperator):
+    """Notes what the command line would have been asked to do."""
+
+    def run_child(self, settings: Any, name: str, log: Path, command: list[str], **more: Any) -> int:
+        paths = planned_paths(settings)
+        state = paths.read_state()
+        state.done.append("publish")
+        paths.write_state(state)
+        return 0
+
+
+def planned_paths(settings: Settings) -> ReplayPaths:
+    return runs.find(settings, "r")[0]
+
+
+def test_it_waits_without_a_worker_until_the_window_opens(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.policy = NIGHTLY
+    paths = ready(project, hand_over=True)
+    operator = Switched(task_id="publish", pipeline=NAME, replay="r", by_policy=True)
+    context: Any = {"params": {}, "ti": answered(None)}
+
+    for hour, opens in ((1, moment(5, 2)), (23, moment(6, 2))):  # at 23:00, the triggerer was down all night
+        monkeypatch.setattr(clock, "utc_now", lambda hour=hour: moment(5, hour))
+        with pytest.raises(TaskDeferred) as waits:
+            operator.execute_later(context, None) if hour == 23 else operator.execute(context)
+        assert (waits.value.trigger.moment, waits.value.method_name) == (opens, "execute_later")
+    assert "publish" not in paths.read_state().done
+
+    monkeypatch.setattr(clock, "utc_now", lambda: moment(6, 2))
+    operator.execute_later(context, None)
+    state = paths.read_state()
+    assert "publish" in state.done and state.approval is not None
+    assert state.approval.by == "reprocess= of wordcount: 12 rows differ, and that is within the limit"
+
+
+def test_a_hand_over_that_was_begun_is_completed_at_any_time(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.policy = NIGHTLY
+    ready(project, hand_over=True)
+    monkeypatch.setattr(clock, "utc_now", lambda: moment(5, 4))
+    assert reprocess_tasks.opens_at(project.settings, NAME, "r") == moment(6, 2)
+    record = PipelinePaths.of(project.settings, NAME).handover("r")
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    assert reprocess_tasks.opens_at(project.settings, NAME, "r") is None
+
+
 @pytest.fixture(scope="module")
 def ends() -> dict[str, Run]:
     return ended()
@@ -244,6 +322,12 @@ def test_if_production_is_equal_the_run_is_green_and_publishes_nothing(ends: dic
     assert (run.state, run.asked, run.left, run.phases) == ("success", [], [], BEFORE)
     done = {task for task, state in run.tasks.items() if state == "success"}
     assert done == {*BEFORE, "decide", "unchanged"}
+
+
+def test_a_hand_over_waits_for_its_window(ends: dict[str, Run]) -> None:
+    run = ends["handed over"]
+    assert (run.state, run.asked, run.left) == ("success", [], [])
+    assert run.phases == [*BEFORE, "publish", "verify", "quality"]
 
 
 @ANSWERS

@@ -27,6 +27,8 @@ def decide(policy: Reprocess, comparison: Comparison) -> Decision:
     found = f"{comparison.differences:,} rows differ"
     if policy.publish == "ask":
         return Decision(answer="ask", why=f"{found}, and reprocess= asks about any difference")
+    if policy.hand_over is not None and policy.hand_over.window is None:
+        return Decision(answer="ask", why=f"{found}, and reprocess= has no window in which the stream may be switched")
     if over := list(_over(policy.limit or ChangeLimit(), comparison)):
         return Decision(answer="ask", why=f"{found}, and that is over the limit: {'; '.join(over)}")
     within = "there is no limit" if policy.limit is None else "that is within the limit"
