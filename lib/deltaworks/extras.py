@@ -13,6 +13,7 @@ EXTRAS = {
     "control": "control",
     "explain": "spark",
     "kafka": "kafka",
+    "cascade": "spark",
     "catalogue": "delta",
     "lakehouse": "delta",
     "listeners": "control",

@@ -44,7 +44,7 @@ from deltaworks.airflow.events import TableEvent, table_events
 from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.tasks import day_of_key
 from deltaworks.batch import jobs
-from deltaworks.batch.job import DAY, BatchJob
+from deltaworks.batch.job import BatchJob
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
@@ -274,12 +274,9 @@ def _computed_days(settings: Settings, job: str) -> set[date]:
 
 
 def _days_in_table(settings: Settings, job: str) -> list[date]:
-    """The days of which the table of a job has rows; none: there is no table yet."""
-    from deltaworks.lakehouse import catalog, layout
+    from deltaworks.batch.history import days_in_table
 
-    if job not in catalog.table_names(settings.tables):
-        return []
-    return [date.fromisoformat(layout.partition_of(path)[DAY]) for path in catalog.log_of(settings.tables, job).files]
+    return days_in_table(settings.tables, job)
 
 
 def _version(settings: Settings, job: str) -> int | None:

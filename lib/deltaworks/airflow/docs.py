@@ -80,6 +80,7 @@ _REPLAY_TASKS = """### Tasks
 | `approve` | asks a person to approve or reject the differences (*Required Actions*); skipped unless requested |
 | `publish` | publishes, in one commit per table, or hands the stream over |
 | `verify` | compares production with what was published |
+| `cascade` | computes the batch jobs that read what is published again, in order, if that was asked for |
 | `clean` | removes the staging tables |
 | `discard` | after a rejection, removes the staging tables; nothing was published |
 

@@ -1,7 +1,7 @@
 """The DAG `<name>__replay` of one pipeline.
 
 ```
-action --> plan --> run --> compare --> gate --> approve --> publish --> verify --> clean
+action --> plan --> run --> compare --> gate --> approve --> publish --> verify --> cascade --> clean
        '-> roll_back                                    '-> discard (rejected)  '-> quality
        '-> remove
 ```
@@ -125,6 +125,7 @@ def add_tasks(
         outlets=assets_of(tables.all, options),
     )
     verified = task(task_id="verify", execution_timeout=_LONG)(replay_tasks.verify)(name, _REPLAY, access=access)
+    cascaded = task(task_id="cascade", execution_timeout=_LONG)(replay_tasks.cascade)(name, _REPLAY, access=access)
     cleaned = task(task_id="clean", execution_timeout=_SHORT)(replay_tasks.clean)(name, _REPLAY, access=access)
     discarded = task(task_id="discard", execution_timeout=_SHORT)(replay_tasks.discard)(name, _REPLAY, access=access)
     plan >> run >> compared >> gate
@@ -143,7 +144,7 @@ def add_tasks(
         removed = task(task_id="remove", execution_timeout=_SHORT)(replay_actions.remove)(name, access=access)
         chosen >> [plan, rolled_back, removed]
     approve >> [published, discarded]
-    published >> verified >> cleaned
+    published >> verified >> cascaded >> cleaned
     if checked:
         verified >> TriggerDagRunOperator(
             task_id="quality",

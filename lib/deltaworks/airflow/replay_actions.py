@@ -38,14 +38,21 @@ def action(name: str, params: Any = None) -> str:
 
 
 def roll_back(name: str, params: Any = None, dag_run: Any = None, access: Access = ENVIRONMENT) -> str:
-    """Restores what a run has replaced, or the stream before a hand-over; returns the id of the run."""
+    """Restores what a run has replaced, or the stream before a hand-over; returns the id of the run.
+
+    Batch jobs that were computed again with it are computed once more.
+    """
+    from deltaworks.cascade import release
     from deltaworks.replay import handover
 
     settings = access.settings()
     with no_retry_where_it_cannot_help():
         run = known_as(name, params["run"], _published(PipelinePaths.of(settings, name)), "published or handed over to")
+        release.require_jobs(settings, run)
         done = handover.take_back(settings, run, requested_by=requester(dag_run), report=reporter())
-    log.info("%s, as before %s", done, run)
+        log.info("%s, as before %s", done, run)
+        for job in release.roll_back(settings, run, log.info):
+            log.info("%s is computed again", job)
     return run
 
 

@@ -81,6 +81,13 @@ def replay_form(tables: Tables) -> dict[str, Param]:
             description="Instead of publishing days, let the stream continue with all stores and tables of the replay. "
             "This stops and redeploys the stream. Leave From, To and Tables empty, and keep the recorded order.",
         ),
+        "cascade": Param(
+            False,
+            type="boolean",
+            title="Cascade",
+            description="Compute the batch jobs that read what is published again, as part of this replay: approved "
+            "with it, and rolled back with it. The log of `plan` and the question say who reads it.",
+        ),
         "approval": Param(
             True,
             type="boolean",

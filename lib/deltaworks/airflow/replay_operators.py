@@ -172,6 +172,7 @@ class ApproveReplayOperator(HITLBranchOperator):
         self.by_policy = by_policy
 
     def execute(self, context: Context) -> None:
+        from deltaworks.cascade.readers import readers
         from deltaworks.replay.report import markdown
 
         if not self.by_policy and not context["params"]["approval"]:
@@ -185,7 +186,7 @@ class ApproveReplayOperator(HITLBranchOperator):
             run.ask(f"{context['dag_run'].dag_id}/runs/{context['dag_run'].run_id}")
         state = run.paths.read_state()
         why = reprocess_tasks.decided(run).why if self.by_policy else None
-        self.body = markdown(run.paths, run.plan, state, why)
+        self.body = markdown(run.paths, run.plan, state, why, readers(settings, run.plan, state).lines)
         super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:

@@ -64,6 +64,7 @@ def plan(name: str, params: Any = None, dag_run: Any = None, access: Access = EN
         tables=tuple(params["tables"]),
         order=params["order"],
         hand_over=params["hand_over"],
+        cascade=params["cascade"],
         reason=reason,
         requested_by=requester(dag_run),
     )
@@ -131,6 +132,22 @@ def published(settings: Settings, name: str, run: str, tables: Tables) -> list[T
 def verify(name: str, run: str, access: Access = ENVIRONMENT) -> None:
     """Compares production with what was published."""
     advance(name, run, "verify", access)
+
+
+def cascade(name: str, run: str, access: Access = ENVIRONMENT) -> None:
+    """Computes the batch jobs behind the replay again, if that was asked for; another try completes it."""
+    from deltaworks.cascade import release
+
+    settings = access.settings()
+    if has_ended(settings, name, run):
+        log.info("replay %s has ended: nothing to do", run)
+        return
+    with _at_its_turn(settings, run, "clean") as replay:
+        if not replay.plan.request.cascade:
+            log.info("nobody asked for it")
+            return
+        done = release.complete(settings, replay.plan, replay.paths.read_state(), log.info)
+    log.info("computed again: %s", ", ".join(done.days) or "nothing, since no batch job reads it")
 
 
 def clean(name: str, run: str, access: Access = ENVIRONMENT) -> None:
@@ -242,6 +259,7 @@ def planned(settings: Settings, request: ReplayRequest, dag_run: Any) -> str:
     Raises:
         AirflowSkipException: only complete days are asked for, and there is none.
     """
+    from deltaworks.cascade.readers import readers
     from deltaworks.replay import runs
     from deltaworks.replay.days import NoCompleteDayError
 
@@ -258,6 +276,8 @@ def planned(settings: Settings, request: ReplayRequest, dag_run: Any) -> str:
     log.info("tables: %s", ", ".join(plan.tables))
     for note in plan.notes:
         log.warning(note)
+    for line in readers(settings, plan).lines:
+        log.info("reader: %s", line)
     return plan.run_id
 
 

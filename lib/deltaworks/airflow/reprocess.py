@@ -1,7 +1,7 @@
 """The DAG `<name>__reprocess` of a pipeline that says when its history is processed again (`reprocess=`).
 
 ```
-plan --> run --> compare --> gate --> decide --> publish --> verify --> clean
+plan --> run --> compare --> gate --> decide --> publish --> verify --> cascade --> clean
                                         '-> approve (over the limit) --> publish, or discard
                                         '-> unchanged (production is equal)
 ```

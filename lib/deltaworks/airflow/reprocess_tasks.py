@@ -50,7 +50,11 @@ def _request(name: str, policy: Reprocess, dag_run: Any) -> ReplayRequest:
     if policy.hand_over is not None:
         log.info("all history, for a hand-over")
         return ReplayRequest(
-            pipeline=name, hand_over=True, reason="reprocess all history", requested_by=requester(dag_run)
+            pipeline=name,
+            hand_over=True,
+            cascade=policy.cascade,
+            reason="reprocess all history",
+            requested_by=requester(dag_run),
         )
     first, end = days_of(policy, dag_run)
     log.info("days %s to %s (exclusive), UTC", first, end)
@@ -62,6 +66,7 @@ def _request(name: str, policy: Reprocess, dag_run: Any) -> ReplayRequest:
         order=policy.order,
         complete_days=True,
         only_different=True,
+        cascade=policy.cascade,
         reason=f"reprocess {first} to {end}",
         requested_by=requester(dag_run),
     )

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 from deltalake import DeltaTable
 
-from deltaworks.lakehouse import layout
+from deltaworks.batch.job import DAY
+from deltaworks.lakehouse import catalog, layout
 
 FORMAT = 1
 _COMMITS = 400
@@ -38,6 +39,18 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         return msgspec.json.encode(self).decode()
+
+
+def days_in_table(root: Path, job: str) -> list[dt.date]:
+    """The days of which the table of a job has rows; none: there is no table yet.
+
+    Args:
+        root: folder of all tables.
+        job: its name.
+    """
+    if job not in catalog.table_names(root):
+        return []
+    return sorted({dt.date.fromisoformat(layout.partition_of(path)[DAY]) for path in catalog.log_of(root, job).files})
 
 
 def computed_days(root: Path, job: str) -> set[dt.date]:

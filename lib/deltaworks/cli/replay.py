@@ -74,6 +74,10 @@ def replay(
             help="Publish only the tables that differ, and their days from the first that differs to the last.",
         ),
     ] = False,
+    cascade: Annotated[
+        bool,
+        typer.Option("--cascade", help="Compute the batch jobs that read what is published again, as part of it."),
+    ] = False,
     days: Annotated[
         int | None,
         typer.Option("--days", metavar="N", min=1, help="The newest complete days, in place of `--from` and `--to`."),
@@ -111,13 +115,16 @@ def replay(
     Before a merge, `--code REF --days 1 --report report.md --fail-on limit` says what the code of another branch makes
     of the newest day.
     """
+    from rich.text import Text
+
+    from deltaworks.cascade.readers import readers
     from deltaworks.control import code
     from deltaworks.replay import runs
     from deltaworks.replay.model import ReplayRequest
 
     settings, steps = Settings.from_environment(), Steps()
     asked = Review(code_of, report_to, fail_on or ())
-    asked.require(until, hand_over=hand_over, yes=yes, resume=resume is not None)
+    asked.require(until, hand_over=hand_over, yes=yes, resume=resume is not None, cascade=cascade)
     if days is not None and (from_ is not None or to is not None):
         raise ConfigurationError("--days counts back from the newest complete day.", hint="leave out --from and --to")
     home.make(settings)
@@ -146,6 +153,7 @@ def replay(
                 hand_over=hand_over,
                 complete_days=days is not None,
                 only_different=only_different,
+                cascade=cascade,
                 dry_run=code_of is not None,
                 reason=reason,
                 requested_by=user(),
@@ -155,6 +163,8 @@ def replay(
         report(f"run {plan.run_id}: {plan.extent}, code {plan.code_version}, tables {', '.join(plan.tables)}")
     for note in plan.notes:
         out.print(f"Note: {note}")
+    for line in readers(settings, plan).lines:
+        out.print(Text(f"Reader: {line}"))
     try:
         with code.held(settings), run.held():
             _work(settings, run, asked, until, yes, steps)
@@ -165,6 +175,7 @@ def replay(
 
 def _work(settings: Settings, run: ReplayRun, asked: Review, until: Until, yes: bool, steps: Steps) -> None:
     """Does the phases; asks and tells what has to be asked and told between them."""
+    from deltaworks.cascade import release
     from deltaworks.replay.model import PHASES
 
     plan, name, begun = run.plan, run.pipeline.name, clock.ticks_s()
@@ -186,6 +197,11 @@ def _work(settings: Settings, run: ReplayRun, asked: Review, until: Until, yes: 
             return
         if until != "gate" and not equal and not (yes and state.approval is not None):
             run.approve(user())  # otherwise it is already approved, for example in Airflow
+    if plan.request.cascade and not equal and until in ("verify", "clean"):
+        _advance(run, "verify", steps)
+        with steps.step("cascade: compute the batch jobs that read it again") as report:
+            done = release.complete(settings, plan, run.paths.read_state(), report)
+            report(", ".join(f"{job}: {len(days)} days" for job, days in done.days.items()) or "no batch job reads it")
     _advance(run, until, steps)
     if equal and until in ("publish", "verify", "clean"):
         out.print("Production is equal: nothing was published.")
@@ -297,13 +313,19 @@ def discard(run: Annotated[str, typer.Argument(help="Id of an unfinished replay.
 def rollback(run: Annotated[str, typer.Argument(help="Id of a published replay.")]) -> None:
     """Restore what a replay replaced, in one commit per table; the stream may run.
 
-    After a handover, the previous checkpoint resumes where it stopped; its code has to be back in `jobs/`.
+    After a handover, the previous checkpoint resumes where it stopped; its code has to be back in `jobs/`. Batch jobs
+    that were computed again with the replay (`--cascade`) are computed once more.
     """
+    from deltaworks.cascade import release
     from deltaworks.replay import handover
 
-    settings = Settings.from_environment()
-    with Steps().step(f"roll back {run}") as report:
+    settings, steps = Settings.from_environment(), Steps()
+    release.require_jobs(settings, run)
+    with steps.step(f"roll back {run}") as report:
         report(handover.take_back(settings, run, requested_by=user(), report=report))
+    if release.days_of(settings, run):
+        with steps.step("cascade: compute the batch jobs that read it again") as report:
+            report(", ".join(release.roll_back(settings, run, report)))
 
 
 def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:

@@ -102,12 +102,16 @@ class Review:
 
     def judged(self, settings: Settings, run: ReplayRun, state: ReplayState, seconds: float) -> list[str]:
         """Writes the report; returns what the code fails on, one line each."""
+        from deltaworks.cascade.readers import readers
         from deltaworks.replay.report import review
 
         fits = _fits(settings, run)
         if self.report is not None:
+            read_by = readers(settings, run.plan, state).lines
             code = self.code or f"{settings.project.name}/jobs"
-            text = review(run.paths, run.plan, state, code=code, fits=fits or _GOES_ON, seconds=seconds)
+            text = review(
+                run.paths, run.plan, state, code=code, fits=fits or _GOES_ON, seconds=seconds, readers=read_by
+            )
             replace_file(self.report.absolute(), text.encode())
         return list(self._failures(run, fits))
 

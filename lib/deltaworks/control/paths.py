@@ -192,6 +192,11 @@ class PipelinePaths:
         """Handovers of this pipeline to replays; see `lakehouse.publish.ownership`."""
         return self.root / "handovers"
 
+    def cascade(self, run_id: str) -> Path:
+        """What was computed again behind a replay; see `cascade.release`."""
+        cascades = self.root / "cascades"
+        return cascades / f"{RUN.checked(run_id, cascades)}.json"
+
     def handover(self, run_id: str) -> Path:
         """The record of a handover to a run; exists from the moment when its tables change owner."""
         return self.handovers / f"{RUN.checked(run_id, self.handovers)}.json"

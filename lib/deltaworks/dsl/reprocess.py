@@ -85,6 +85,8 @@ class Reprocess:
     """None: differences of any size are published."""
     tables: tuple[str, ...] = ()
     """The tables to publish; empty: every table that has days."""
+    cascade: bool = False
+    """Whether the batch jobs that read what is published are computed again, as part of each run."""
     order: Literal["recorded", "time"] = "recorded"
     """`recorded` gives what the code of today would have given live; in the order of `time` no record is late."""
     catchup: bool = False

@@ -47,6 +47,8 @@ class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Of the requested days, publish those that are complete, instead of refusing all."""
     only_different: bool = False
     """Publish only the tables that differ from production, and their days from the first that differs to the last."""
+    cascade: bool = False
+    """Compute the batch jobs that read what is published again, as part of it; see `deltaworks.cascade`."""
     dry_run: bool = False
     """Only say what would change: the run may have days of others, and is never published."""
     reason: str = ""

@@ -19,7 +19,9 @@ the stores and tables of the replay; `deltaworks rollback {run}` undoes that, wi
 removes the replay."""
 
 
-def markdown(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, why: str | None = None) -> str:
+def markdown(
+    paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, why: str | None = None, readers: Sequence[str] = ()
+) -> str:
     """The body of the approval page.
 
     Args:
@@ -27,19 +29,30 @@ def markdown(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, why: str 
         plan: plan of the run.
         state: state of the run.
         why: why somebody is asked, if the form does not say so.
+        readers: who reads what is published, a line each.
     """
     parts = [
         *([f"You are asked because {_text(why)}."] if why is not None else []),
         *_run(plan, state),
         *_differences(comparison_of(paths)),
         *_gate(verdicts_of(paths)),
+        *_readers(readers),
         "### Your answer",
         (_ANSWER_HAND_OVER if plan.request.hand_over else _ANSWER).format(run=plan.run_id),
     ]
     return "\n\n".join(parts)
 
 
-def review(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, *, code: str, fits: str, seconds: float) -> str:
+def review(
+    paths: ReplayPaths,
+    plan: ReplayPlan,
+    state: ReplayState,
+    *,
+    code: str,
+    fits: str,
+    seconds: float,
+    readers: Sequence[str] = (),
+) -> str:
     """What other code makes of recorded history, for whoever decides about that code.
 
     Args:
@@ -49,6 +62,7 @@ def review(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, *, code: st
         code: where the code is from.
         fits: whether the stream can go on with its state, for people.
         seconds: how long the replay took.
+        readers: who would read what is published, a line each.
     """
     rate = f"{plan.records:,} records in {seconds:,.1f} s"
     more = [("Code from", _text(code)), ("State", _text(fits)), ("Duration", rate)]
@@ -57,6 +71,7 @@ def review(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState, *, code: st
         *_run(plan, state, more),
         *_differences(comparison_of(paths)),
         *_gate(verdicts_of(paths)),
+        *_readers(readers),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -146,6 +161,12 @@ def _gate(verdicts: Sequence[Verdict]) -> Iterator[str]:
         )
     if len(found) > _MOST:
         yield f"... and {len(found) - _MOST:,} more."
+
+
+def _readers(lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield "### Who reads it"
+        yield "\n".join(f"- {_text(line)}" for line in lines)
 
 
 def _finding(verdict: Verdict) -> str:

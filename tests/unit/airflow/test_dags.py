@@ -154,7 +154,8 @@ def test_a_replay_goes_from_plan_to_clean_and_is_approved_or_discarded_after_the
         "gate": ["approve", "publish"],
         "approve": ["discard", "publish"],
         "publish": ["verify"],
-        "verify": ["clean", "quality"],
+        "verify": ["cascade", "quality"],
+        "cascade": ["clean"],
         "clean": [],
         "quality": [],
         "discard": [],
@@ -165,7 +166,8 @@ def test_a_replay_goes_from_plan_to_clean_and_is_approved_or_discarded_after_the
 def test_a_replay_has_a_form_and_runs_when_somebody_says_so(dags: dict[str, dict[str, Any]], name: str) -> None:
     dag = dags[f"{name}__replay"]
 
-    assert dag["params"] == ["action", "run", "from", "to", "tables", "order", "hand_over", "approval", "reason"]
+    fields = ["action", "run", "from", "to", "tables", "order", "hand_over", "cascade", "approval", "reason"]
+    assert dag["params"] == fields
     assert (dag["scheduled"], dag["catchup"]) == (True, False), "only a periodic DAG can have a backfill"
     assert {*BY_HAND, "backfill"} <= set(dag["run_types"])
 

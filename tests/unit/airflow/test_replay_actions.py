@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks.airflow import replay_actions, replay_tasks
 from deltaworks.airflow.replay_actions import known_as
+from deltaworks.cascade import release
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError
 from deltaworks.replay import handover, runs
@@ -85,6 +86,21 @@ def test_a_publication_is_rolled_back_and_a_hand_over_undone(settings: Settings,
 
     assert (roll_back("r"), roll_back(" h ")) == ("r", "h")
     assert asked == [("rollback", "r"), ("undo", "h")]
+
+
+def test_batch_jobs_that_were_computed_with_it_are_computed_again(
+    settings: Settings, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_publication(planned(settings, NAME, "r"), "r", "hours")
+
+    def roll_back_jobs(settings: Settings, run: str, report: Any) -> list[str]:
+        asked.append(("compute", run))
+        return ["daily"]
+
+    monkeypatch.setattr(release, "require_jobs", lambda settings, run: asked.append(("require", run)))
+    monkeypatch.setattr(release, "roll_back", roll_back_jobs)
+    roll_back("r")
+    assert asked == [("require", "r"), ("rollback", "r"), ("compute", "r")]
 
 
 def test_a_run_that_has_published_nothing_is_not_rolled_back(settings: Settings, asked: Asked) -> None:

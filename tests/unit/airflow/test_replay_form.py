@@ -45,6 +45,7 @@ def test_no_field_has_to_be_given() -> None:
         "tables": [],
         "order": "recorded",
         "hand_over": False,
+        "cascade": False,
         "approval": True,
         "reason": "",
     }

@@ -292,6 +292,7 @@ def test_a_person_is_asked_with_the_differences_and_the_gate_in_front_of_him(set
     assert asked.shown["subject"] == "Publish this replay of wordcount?"
     assert "12 rows differ" in asked.shown["body"]
     assert "1 of 1 expectations and invariants hold" in asked.shown["body"]
+    assert "### Who reads it" in asked.shown["body"]
 
 
 def test_a_replay_is_an_incident_while_somebody_is_asked(settings: Settings, asked: Asked) -> None:

@@ -13,10 +13,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from deltaworks.airflow import replay_tasks
 from deltaworks.airflow.replay_form import Tables
+from deltaworks.cascade import release
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError, StackError, TableError
 from deltaworks.replay import runs
-from deltaworks.replay.model import ReplayPaths
+from deltaworks.replay.model import ReplayPaths, ReplayPlan
 from deltaworks.settings import Settings
 from tests.unit.airflow.replays import Notes, phase_done, planned, project_settings, take_notes, write_publication
 
@@ -40,7 +41,15 @@ def notes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Notes:
 
 def form(**given: Any) -> dict[str, Any]:
     days: dict[str, Any] = {"from": None, "to": None, "tables": []}
-    return {**days, "order": "recorded", "hand_over": False, "approval": True, "reason": "prices", **given}
+    return {
+        **days,
+        "order": "recorded",
+        "hand_over": False,
+        "cascade": False,
+        "approval": True,
+        "reason": "prices",
+        **given,
+    }
 
 
 def dag_run(run_id: str = "manual__2026-11-24T10:00:00+00:00", dag: str = "replay", day: str | None = None) -> Any:
@@ -141,6 +150,30 @@ def _end(settings: Settings, run: str) -> None:
     for phase in ("run", "compare", "gate", "publish", "verify", "clean"):
         replay_tasks.advance(NAME, run, phase)
     assert not folder(settings, run).root.exists()
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_batch_jobs_behind_it_are_computed_if_the_form_says_so(
+    settings: Settings, notes: Notes, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    done: list[str] = []
+
+    def complete(settings: Settings, plan: ReplayPlan, *_: Any) -> release.Release:
+        done.append(plan.run_id)
+        return release.Release(run_id=plan.run_id, days={})
+
+    monkeypatch.setattr(release, "complete", complete)
+    run = replay_tasks.plan(NAME, form(cascade=asked), dag_run())
+    with pytest.raises(AirflowFailException, match="clean follows run"):
+        replay_tasks.cascade(NAME, run)
+    for phase in ("run", "compare", "gate", "publish", "verify"):
+        replay_tasks.advance(NAME, run, phase)
+    replay_tasks.cascade(NAME, run)
+    assert done == ([run] if asked else [])
+
+    replay_tasks.advance(NAME, run, "clean")
+    replay_tasks.cascade(NAME, run)  # of a run that is cleared
+    assert len(done) == asked
 
 
 def test_a_run_of_a_backfill_is_for_its_day(notes: Notes) -> None:

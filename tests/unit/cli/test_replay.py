@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import typer
 
+from deltaworks.cascade import release
 from deltaworks.cli import replay as commands
 from deltaworks.cli.pipelines import user
 from deltaworks.control import table_commands
@@ -17,8 +18,8 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.lakehouse.publish.ownership import Handover, HandoverRequest
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
-from deltaworks.replay import days, phases, runs
-from deltaworks.replay.model import Approval, ReplayPaths
+from deltaworks.replay import days, handover, phases, runs
+from deltaworks.replay.model import Approval, ReplayPaths, ReplayPlan, ReplayState
 from deltaworks.replay.phases import ReplayRun
 from deltaworks.settings import Settings
 from tests.unit.airflow.replays import planned, project_settings, take_notes, write_findings
@@ -119,10 +120,10 @@ def test_a_published_replay_says_who_approved_it(
 
     lines = capsys.readouterr().out.splitlines()
     [publication] = [line for line in lines if line.startswith("r1 ")]
-    [handover] = [line for line in lines if line.startswith("r2 ")]
+    [handed_over] = [line for line in lines if line.startswith("r2 ")]
     assert publication.split("  ")[-1].strip() == "airflow ada" and "airflow bob" in publication
     assert "publish 1,234 waiting" in publication
-    assert handover.split("  ")[-1].strip() == "eve at here"
+    assert handed_over.split("  ")[-1].strip() == "eve at here"
 
 
 def test_what_is_asked_of_the_committer_and_told_names_who_approved_it(
@@ -158,3 +159,46 @@ def test_nobody_is_asked_about_what_equals_production(
     assert "Production is equal: nothing was published." in capsys.readouterr().out
     assert "publish" in paths.read_state().done
     assert approved_by(paths) is None
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_cascade_is_computed_between_verifying_and_cleaning_up(
+    settings: Settings, paths: ReplayPaths, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    plan = paths.read_plan()
+    paths.write_plan(msgspec.structs.replace(plan, request=msgspec.structs.replace(plan.request, cascade=asked)))
+    done: list[Any] = []
+
+    def complete(settings: Settings, plan: ReplayPlan, state: ReplayState, report: Any) -> release.Release:
+        done.append((plan.run_id, state.done[-1]))
+        return release.Release(run_id=plan.run_id, days={})
+
+    monkeypatch.setattr(release, "complete", complete)
+    monkeypatch.setattr(commands, "_is_well", lambda *_: True)
+    commands.replay(NAME, resume="r", until="clean", yes=True, from_=None, to=None, tables=None)
+
+    assert done == ([("r", "verify")] if asked else [])
+    assert not paths.plan.exists()
+
+
+def test_a_rollback_restores_the_tables_and_then_computes_the_cascade(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def note(what: str, answer: Any) -> Any:
+        def called(*_: Any, **__: Any) -> Any:
+            done.append(what)
+            return answer
+
+        return called
+
+    for target, name, answer in (
+        (release, "require_jobs", None),
+        (handover, "take_back", 2),
+        (release, "days_of", {"daily": []}),
+        (release, "roll_back", ["daily"]),
+    ):
+        monkeypatch.setattr(target, name, note(name, answer))
+    commands.rollback("r")
+    assert done == ["require_jobs", "take_back", "days_of", "roll_back"]

@@ -150,6 +150,7 @@ def test_a_pipeline_that_is_new_has_nothing_to_replay(
     [
         ({"code_of": "x", "resume": "r"}, "--resume: with --code, nothing is published"),
         ({"code_of": "x", "resume": None, "yes": True, "hand_over": True}, "--hand-over, --yes: with --code"),
+        ({"code_of": "x", "resume": None, "cascade": True}, "--cascade: with --code"),
         ({"report_to": Path("r.md"), "until": "run"}, "--until ends before it"),
         ({"report_to": Path("/nowhere/r.md")}, "There is no folder /nowhere for --report"),
         ({"fail_on": ["limit", "everything"]}, "--fail-on everything: there is no such reason"),

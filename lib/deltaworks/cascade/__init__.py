@@ -1,0 +1,7 @@
+"""Who reads what a replay publishes: pipelines and batch jobs behind it, in order.
+
+- `graph`: the order, and cycles; pure
+- `project`: what the pipelines and batch jobs of a project read and write, and who else names their tables
+- `readers`: what a replay means for them, for people
+- `release`: computes the batch jobs behind a replay again, as part of it; and again when it is rolled back
+"""
