@@ -142,7 +142,7 @@ def cascade(name: str, run: str, access: Access = ENVIRONMENT) -> None:
     if has_ended(settings, name, run):
         log.info("replay %s has ended: nothing to do", run)
         return
-    with _at_its_turn(settings, run, "clean") as replay:
+    with at_its_turn(settings, run, "clean") as replay:
         if not replay.plan.request.cascade:
             log.info("nobody asked for it")
             return

@@ -24,7 +24,7 @@ from deltaworks.errors import ConfigurationError, DeltaworksError, IntentError, 
 from deltaworks.faults import reach
 from deltaworks.files import alone, make_folder
 from deltaworks.kafka import admin
-from deltaworks.kafka.control_topic import corrections_place, corrections_specification
+from deltaworks.kafka.control_topic import markers_place, markers_specification
 from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.sizes import record_size
@@ -62,7 +62,7 @@ def prepare(cluster: Kafka, pipeline: Pipeline) -> None:
     declared = [topic for topic in pipeline.topics if topic.name == name]
     there = admin.partition_counts_of(admin.admin(cluster))
     wanted = admin.topic_specs(declared or ([] if name in there else [Topic(name)]))
-    admin.create_topics(cluster, [*wanted, corrections_specification(pipeline.name)])
+    admin.create_topics(cluster, [*wanted, markers_specification(pipeline.name, "corrections")])
 
 
 def send(settings: Settings, name: str) -> list[KeptCorrections]:
@@ -137,7 +137,7 @@ def _send(settings: Settings, name: str, kept: KeptCorrections) -> None:
 
 
 def _sink(cluster: Kafka, name: str, kept: str) -> TransactionalSink:
-    place, timeout_ms = corrections_place(name, kept), admin.transaction_timeout_ms(cluster)
+    place, timeout_ms = markers_place(name, "corrections", kept), admin.transaction_timeout_ms(cluster)
     return TransactionalSink(cluster, f"{name}-corrections", 0, 0, place, transaction_timeout_ms=timeout_ms)
 
 

@@ -28,7 +28,7 @@ from deltaworks.errors import ConfigurationError, KafkaTopicError
 from deltaworks.faults import reach
 from deltaworks.files import alone, make_folder, replace_file, sync_folder
 from deltaworks.kafka import admin
-from deltaworks.kafka.control_topic import resends_place, resends_specification
+from deltaworks.kafka.control_topic import markers_place, markers_specification
 from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.sizes import record_size
 from deltaworks.lakehouse import dead_letters
@@ -169,10 +169,11 @@ def send(settings: Settings, planned: Resend, *, by: str, report: Callable[[int]
         return 0
     cluster = settings.cluster_of(name)
     _require_topics(cluster, planned)
-    admin.create_topics(cluster, [resends_specification(name)])
+    admin.create_topics(cluster, [markers_specification(name, "resends")])
     make_folder(folder)
     sent = 0
-    with alone(folder), closing(TransactionalSink(cluster, f"{name}-resends", 0, 0, resends_place(name))) as sink:
+    place = markers_place(name, "resends", "resends")
+    with alone(folder), closing(TransactionalSink(cluster, f"{name}-resends", 0, 0, place)) as sink:
         marker = sink.committed()
         number = -1 if marker is None else marker.batch
         for path in folder.glob(f"*{_OPEN}"):

@@ -12,8 +12,8 @@ from deltaworks.kafka import admin, durability, permissions
 from deltaworks.kafka.admin import TopicSpec
 from deltaworks.kafka.control_topic import (
     control_topic,
-    corrections_specification,
-    corrections_topic,
+    markers_specification,
+    markers_topic,
     specification,
 )
 from deltaworks.topology.plan import Plan
@@ -101,9 +101,9 @@ def _require_exactly_once(
         new[control] = specification(pipeline.name)
     writes = output_topics(pipeline, plan)
     if pipeline.corrections is not None:
-        markers = corrections_topic(pipeline.name)
+        markers = markers_topic(pipeline.name, "corrections")
         if markers not in admin.topic_states(client, [markers]):
-            new[markers] = corrections_specification(pipeline.name)
+            new[markers] = markers_specification(pipeline.name, "corrections")
         reads, writes = [*reads, markers], [*writes, markers]
     needed = permissions.of_pipeline(pipeline.name, reads, writes)
     permissions.require(bootstrap, client, needed, list(new.values()))

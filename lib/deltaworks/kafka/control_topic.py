@@ -4,11 +4,11 @@ Partition 0 has the claims of lineages (`control/lineage.py`). Each task has its
 markers. A reader of committed records stops at the first open transaction *of a partition*, so a task's markers can be
 read without waiting for the open transactions of other tasks.
 
-The markers of corrections (`control/corrections.py`) are in a topic of their own, so that no process that is not the
-stream has a transaction open here.
+The markers of other senders (`Sender`) are in topics of their own, so that no process that is not the stream has a
+transaction open here.
 
 The topics are compacted, so they keep the last record of a key, however long a stream is stopped. A marker is a record
-in the transaction of its batch; its key identifies the task, or the corrections.
+in the transaction of its batch; its key identifies the task, or what is sent.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -63,6 +64,8 @@ _MISSING = (
 )
 TaskId = tuple[int, int]
 """Stage and task."""
+Sender = Literal["corrections", "resends"]
+"""Who sends records of a pipeline besides its stream: `control/corrections.py`, `control/resends.py`."""
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,39 +104,30 @@ def specification(pipeline: str, partitions: int = LINEAGE_PARTITION + 1) -> Top
     return TopicSpec(name=control_topic(pipeline), partitions=partitions, replication=-1, config=_CONFIG)
 
 
-def resends_topic(pipeline: str) -> str:
-    """The name of the topic with the markers of records that are sent again."""
-    return f"__deltaworks-{pipeline}-resends"
+def markers_topic(pipeline: str, sender: Sender) -> str:
+    """The name of the topic with the markers of a sender that is not the stream."""
+    return f"__deltaworks-{pipeline}-{sender}"
 
 
-def resends_specification(pipeline: str) -> TopicSpec:
-    """That topic as it is created."""
-    return TopicSpec(name=resends_topic(pipeline), partitions=1, replication=-1, config=_CONFIG)
-
-
-def resends_place(pipeline: str) -> MarkerPlace:
-    """The location of the markers of records that are sent again."""
-    return MarkerPlace(resends_topic(pipeline), 0, b"resends")
-
-
-def corrections_topic(pipeline: str) -> str:
-    """The name of the topic with the markers of corrections."""
-    return f"__deltaworks-{pipeline}-corrections"
-
-
-def own_topics(pipeline: str) -> tuple[str, str]:
+def own_topics(pipeline: str) -> tuple[str, ...]:
     """The topics that only deltaworks reads."""
-    return control_topic(pipeline), corrections_topic(pipeline)
+    return control_topic(pipeline), *(markers_topic(pipeline, sender) for sender in get_args(Sender))
 
 
-def corrections_specification(pipeline: str) -> TopicSpec:
+def markers_specification(pipeline: str, sender: Sender) -> TopicSpec:
     """That topic as it is created."""
-    return TopicSpec(name=corrections_topic(pipeline), partitions=1, replication=-1, config=_CONFIG)
+    return TopicSpec(name=markers_topic(pipeline, sender), partitions=1, replication=-1, config=_CONFIG)
 
 
-def corrections_place(pipeline: str, name: str) -> MarkerPlace:
-    """The location of the markers of one publication's corrections, or of one rollback's."""
-    return MarkerPlace(corrections_topic(pipeline), 0, name.encode())
+def markers_place(pipeline: str, sender: Sender, name: str) -> MarkerPlace:
+    """The location of a sender's markers.
+
+    Args:
+        pipeline: name of the pipeline.
+        sender: who sends.
+        name: of what is numbered by the markers.
+    """
+    return MarkerPlace(markers_topic(pipeline, sender), 0, name.encode())
 
 
 def place_of(pipeline: str, query: str, tasks: Sequence[int], task: TaskId) -> MarkerPlace:

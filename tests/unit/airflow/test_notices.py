@@ -103,7 +103,7 @@ def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posts]:
         yield posts
 
 
-def mail(**texts: str) -> SmtpNotifier:
+def mail(**texts: Any) -> SmtpNotifier:
     return SmtpNotifier(from_email="airflow@example.com", to="shop@example.com", **texts)
 
 
@@ -245,7 +245,8 @@ def test_what_is_no_notifier_is_refused_where_the_dag_is_made(wrong: Any) -> Non
 def test_the_dag_looks_every_minute_and_never_twice_at_once() -> None:
     dag = notices_dag([Notes()], owner="platform")
 
-    assert (dag.dag_id, dag.max_active_runs, dag.schedule) == ("streams__notices", 1, timedelta(minutes=1))
+    schedule: Any = dag.schedule
+    assert (dag.dag_id, dag.max_active_runs, schedule) == ("streams__notices", 1, timedelta(minutes=1))
     assert [(each.task_id, each.owner) for each in dag.tasks] == [("tell", "platform")]
 
 

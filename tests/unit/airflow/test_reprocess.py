@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -256,7 +257,7 @@ def test_without_a_window_a_person_is_asked_about_any_difference(project: Projec
 class Switched(PublishOperator):
     """Notes what the command line would have been asked to do."""
 
-    def run_child(self, settings: Any, name: str, log: Path, command: list[str], **more: Any) -> int:
+    def run_child(self, settings: Any, name: str, log: Path, command: Sequence[str], **more: Any) -> int:
         paths = planned_paths(settings)
         state = paths.read_state()
         state.done.append("publish")

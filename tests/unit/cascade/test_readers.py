@@ -84,7 +84,7 @@ def found(settings: Settings, *tables: str, state: ReplayState | None = None, **
     return readers(settings, msgspec.structs.replace(plan_of(asked, "r"), tables=tables), state)
 
 
-DAYS = {"from_ms": begin_of("2026-11-22"), "to_ms": begin_of("2026-11-24")}
+DAYS: Any = {"from_ms": begin_of("2026-11-22"), "to_ms": begin_of("2026-11-24")}
 BETWEEN = "days 2026-11-22 to 2026-11-24 (exclusive)"
 
 

@@ -19,7 +19,7 @@ from deltaworks.control import corrections as sending
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.erase import erasing
 from deltaworks.errors import ConfigurationError, ConflictError, IntentError, KafkaTopicError, KafkaWriteError
-from deltaworks.kafka.control_topic import corrections_place, corrections_topic
+from deltaworks.kafka.control_topic import markers_place, markers_topic
 from deltaworks.lakehouse.publish import corrections
 from deltaworks.lakehouse.publish.corrections import Action, KeptCorrections, TableCorrections
 from deltaworks.settings import Settings
@@ -248,6 +248,6 @@ def test_rows_that_wait_forbid_an_erasure(home: Home) -> None:
 
 
 def test_the_markers_have_a_topic_of_their_own() -> None:
-    place = corrections_place("shop", "run-1/publish-1")
-    assert (place.topic, place.partition, place.key) == (corrections_topic("shop"), 0, b"run-1/publish-1")
-    assert corrections_topic("shop") == "__deltaworks-shop-corrections"
+    place = markers_place("shop", "corrections", "run-1/publish-1")
+    assert (place.topic, place.partition, place.key) == (markers_topic("shop", "corrections"), 0, b"run-1/publish-1")
+    assert markers_topic("shop", "corrections") == "__deltaworks-shop-corrections"
