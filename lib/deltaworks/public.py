@@ -1,6 +1,5 @@
 """The public names of `deltaworks`, which imports this module when the first of them is used."""
 
-from deltaworks.dsl.alerts import Alerts
 from deltaworks.dsl.branched import BranchedKStream
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
@@ -50,6 +49,7 @@ from deltaworks.serdes import (
     Void,
     Windowed,
 )
+from deltaworks.topology.alerts import Alerts
 from deltaworks.topology.columns import DecimalDigits
 from deltaworks.topology.docs import Column, Doc
 from deltaworks.topology.error_handlers import (

@@ -25,6 +25,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
+from deltaworks.airflow.docs import when_red
 from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, DagOptions, access_of, arguments, run_types
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, reporter, requester
 from deltaworks.control import jobs
@@ -51,14 +52,15 @@ def dead_letters_dag(**options: Unpack[DagOptions]) -> DAG:
         options: see `DagOptions`.
     """
     access = access_of(options)
+    settings = access.parsed()
     with DAG(
         dag_id=DAG_ID,
         description="Lists the records that failed in a pipeline, and sends them again.",
         schedule=None,
         catchup=False,
         allowed_run_types=run_types(DagRunType.MANUAL, TRIGGERED_BY_TASK),
-        params=_form(jobs.names(access.parsed())),
-        doc_md=__doc__,
+        params=_form(jobs.names(settings)),
+        doc_md=when_red(settings.docs_url, str(__doc__)),
         **arguments(options, tags=["streams"], tasks=DEFAULTS),
     ) as dag:
         limit = timedelta(minutes=30)

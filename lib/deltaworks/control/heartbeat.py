@@ -9,8 +9,8 @@ import msgspec
 
 from deltaworks.clock import Sign
 from deltaworks.control import damaged
-from deltaworks.dsl.alerts import USUAL, Alerts
 from deltaworks.files import replace_file
+from deltaworks.topology.alerts import USUAL, Alerts
 
 State = Literal["starting", "running", "draining", "stopped", "failed"]
 

@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeVar
 
 from deltaworks.dsl import alerts as alerting
 from deltaworks.dsl import failures
-from deltaworks.dsl.alerts import USUAL, Alerts
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.corrections import Corrections
 from deltaworks.dsl.corrections import problems as problems_of_corrections
@@ -24,6 +23,7 @@ from deltaworks.dsl.reprocess import problems as problems_of_reprocessing
 from deltaworks.dsl.topology import Topology
 from deltaworks.errors import Problem, TopologyError
 from deltaworks.names import OWN_TABLE, PIPELINE, TOPIC
+from deltaworks.topology.alerts import USUAL, Alerts
 from deltaworks.topology.archives import Archives
 from deltaworks.topology.checks import table_names
 from deltaworks.topology.error_handlers import ErrorPolicy, Handling

@@ -18,9 +18,9 @@ from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.intents import Intent
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter
-from deltaworks.dsl.alerts import USUAL, Alerts
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.runtime.messages import TaskResult
+from deltaworks.topology.alerts import USUAL, Alerts
 
 _RATE_WINDOW_S = 60.0
 _LAG_SAMPLES = 512

@@ -13,7 +13,7 @@ from deltaworks.airflow.dead_letters import ApproveResendOperator, dead_letters_
 from deltaworks.control import resends
 from deltaworks.lakehouse.dead_letters import Wanted
 from deltaworks.settings import Settings
-from tests.unit.control.test_resends import Desk, letter
+from tests.unit.control.test_resends import NAME, Desk, letter
 
 
 class Instance:
@@ -35,7 +35,7 @@ def desk(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def params(**given: Any) -> dict[str, Any]:
-    form = {"pipeline": "p", "action": "send", "operator": "", "error": "", "key": "", "since": None, "until": None}
+    form = {"pipeline": NAME, "action": "send", "operator": "", "error": "", "key": "", "since": None, "until": None}
     return {**form, **given}
 
 
@@ -53,7 +53,7 @@ def test_they_are_listed(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
 
     assert look(params(action="list"), instance) is None
 
-    assert "2 dead letters of p" in caplog.text and "in-0@1: number: ValueError: m" in caplog.text
+    assert f"2 dead letters of {NAME}" in caplog.text and "in-0@1: number: ValueError: m" in caplog.text
     assert instance.kept == {}
 
 
@@ -68,7 +68,7 @@ def test_what_was_found_and_approved_is_sent_and_nothing_that_failed_since(desk:
     with pytest.raises(AirflowFailException, match="Nobody has approved this"):
         send(params(), instance, RUN)
     assert desk.records == []
-    body = markdown(resends.plan(Settings.from_environment(), "p", Wanted(), instance.kept["newest"]))
+    body = markdown(resends.plan(Settings.from_environment(), NAME, Wanted(), instance.kept["newest"]))
     assert "| `number` | `ValueError` | 2 |  | yes |" in body
     assert "| `gone` | `ValueError` | 1 |  | the topology has no such operator |" not in body, "it is later than in-0@1"
     instance.xcom_push("approved_by", "eve")
@@ -108,5 +108,5 @@ def test_what_cannot_be_meant_fails_without_a_retry(desk: Desk, given: dict[str,
 def test_the_form_offers_the_pipelines(desk: Desk) -> None:
     form = dead_letters_dag().params
 
-    assert form.get_param("pipeline").schema["enum"] == ["beside", "elsewhere", "p"]
+    assert form.get_param("pipeline").schema["enum"] == ["beside", "elsewhere", NAME]
     assert form["action"] == "list"

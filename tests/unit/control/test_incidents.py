@@ -12,7 +12,7 @@ import pytest
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.incidents import KINDS, OF_STREAMS, Count, Finding, Trend, increase, of_home, of_stream
 from deltaworks.control.model import Observation, PipelineStatus
-from deltaworks.dsl.alerts import Alerts
+from deltaworks.topology.alerts import Alerts
 
 STEADY = Trend()
 

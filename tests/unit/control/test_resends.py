@@ -25,6 +25,7 @@ from deltaworks.settings import Settings
 from deltaworks.topology.resend import HEADER, SentAgain
 from tests.hosts.memory_kafka import MemoryKafka, MemorySink
 
+NAME = "sent_again"
 TOPOLOGY = """
 from deltaworks import DeadLetters, Pipeline
 
@@ -47,12 +48,12 @@ class Desk:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         jobs = folder / "project" / "jobs"
         jobs.mkdir(parents=True)
-        for name, topic in (("p", "in"), ("beside", "in"), ("elsewhere", "other")):
+        for name, topic in ((NAME, "in"), ("beside", "in"), ("elsewhere", "other")):
             (jobs / f"{name}.py").write_text(TOPOLOGY.format(name=name, topic=topic))
         monkeypatch.setenv("DELTAWORKS_HOME", str(folder / "home"))
         monkeypatch.setenv("DELTAWORKS_PROJECT", str(folder / "project"))
         self.settings = Settings.from_environment()
-        self.notes = PipelinePaths.of(self.settings, "p").resends
+        self.notes = PipelinePaths.of(self.settings, NAME).resends
         self.kafka = MemoryKafka(partitions={"in": 2})
         self.created: list[str] = []
 
@@ -77,7 +78,7 @@ class Desk:
 
     def fail(self, batch: int, *letters: DeadLetter) -> None:
         """The stream commits a batch with dead letters."""
-        committer = TableCommitter(self.settings.tables, "p", "query", (), "letters")
+        committer = TableCommitter(self.settings.tables, NAME, "query", (), "letters")
         committer.open(1)
         tables = TaskTables(self.settings.tables, (), "letters", stage=0, task=0)
         tables.begin(batch)
@@ -88,7 +89,7 @@ class Desk:
         committer.publish_cut()
 
     def plan(self, **wanted: Any) -> resends.Resend:
-        return resends.plan(self.settings, "p", Wanted(**wanted))
+        return resends.plan(self.settings, NAME, Wanted(**wanted))
 
     def send(self, planned: resends.Resend | None = None) -> int:
         return resends.send(self.settings, planned or self.plan(), by="ann")
@@ -120,7 +121,7 @@ def letter(offset: int, operator: str = "number", partition: int = 0, **fields: 
 
 
 def header(offset: int, operator: str = "number") -> tuple[str, bytes]:
-    return (HEADER, SentAgain(pipeline="p", operator=operator, offset=offset).encode())
+    return (HEADER, SentAgain(pipeline=NAME, operator=operator, offset=offset).encode())
 
 
 def test_records_go_back_to_their_partition_with_bytes_and_time(desk: Desk) -> None:
@@ -141,7 +142,7 @@ def test_records_go_back_to_their_partition_with_bytes_and_time(desk: Desk) -> N
         (0, b"bad", 1_700_000_000_128, (("h", b"1"), header(5, "lines"))),
         (1, b"bad", 1_700_000_000_130, (("h", b"1"), header(7))),
     ]
-    assert desk.created == ["__deltaworks-p-resends"]
+    assert desk.created == [f"__deltaworks-{NAME}-resends"]
 
 
 def test_each_is_sent_once(desk: Desk) -> None:
@@ -221,7 +222,7 @@ def small(desk: Desk) -> None:
 def newer(desk: Desk) -> None:
     desk.notes.mkdir(parents=True)
     (desk.notes / "000000000000.json").write_text('{"format": 2}')
-    desk.kafka.markers["__deltaworks-p-resends", 0, 0] = Marker(batch=0, intent="")
+    desk.kafka.markers[f"__deltaworks-{NAME}-resends", 0, 0] = Marker(batch=0, intent="")
 
 
 @pytest.mark.parametrize(
@@ -246,6 +247,6 @@ def test_nothing_is_sent_if_not_everything_can_be(
 
 
 def test_a_pipeline_without_a_table_has_none_to_send(desk: Desk) -> None:
-    pipeline = jobs.load(desk.settings, "p")
+    pipeline = jobs.load(desk.settings, NAME)
     with pytest.raises(ConfigurationError, match="has no table of dead letters: they go to the topic 'bad'"):
         resends.table_of(replace(pipeline, dead_letters=replace(pipeline.dead_letters, table=None, topic="bad")))

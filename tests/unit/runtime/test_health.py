@@ -14,9 +14,9 @@ from deltaworks.control import fence, heartbeat
 from deltaworks.control.intents import Intent
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import SilentReporter
-from deltaworks.dsl.alerts import Alerts
 from deltaworks.runtime.health import Health, Lag, Rate
 from deltaworks.runtime.messages import TaskCounts, TaskResult
+from deltaworks.topology.alerts import Alerts
 
 
 class Ticks:
