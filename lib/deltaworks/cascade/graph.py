@@ -19,6 +19,8 @@ class Job:
     reads_topics: frozenset[str] = NONE
     writes_tables: frozenset[str] = NONE
     writes_topics: frozenset[str] = NONE
+    corrections: str | None = None
+    """The one of these topics in which its replays tell what they have changed."""
     waits_for: frozenset[str] = NONE
     """The tables for whose events Airflow runs it."""
     names_topics: bool = False
@@ -37,6 +39,8 @@ class Reader:
     """The tables that it reads and that change; none: nothing changes for it."""
     topics: tuple[str, ...]
     """The topics that it reads and that a job before it writes."""
+    corrected: bool
+    """Whether it reads the corrections of the replay, or what comes of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +77,17 @@ def behind(root: Job, tables: Collection[str], jobs: Sequence[Job]) -> Cascade:
 
     visit(root, ())
     changed, sent = set(root.writes_tables), set(root.writes_topics)
+    told_topics, told_tables = {root.corrections}, set[str]()
     readers = []
     for job in reversed(done[:-1]):
         read = job.reads_tables & changed
-        readers.append(Reader(job=job, tables=tuple(sorted(read)), topics=tuple(sorted(job.reads_topics & sent))))
+        topics, corrected = (
+            job.reads_topics & sent,
+            bool(job.reads_topics & told_topics or job.reads_tables & told_tables),
+        )
+        readers.append(Reader(job=job, tables=tuple(sorted(read)), topics=tuple(sorted(topics)), corrected=corrected))
         changed |= job.writes_tables if read else set()
         sent |= job.writes_topics
+        told_topics |= job.writes_topics if corrected else set()
+        told_tables |= job.writes_tables if corrected else set()
     return Cascade(readers=tuple(readers), cycles=tuple(cycles))

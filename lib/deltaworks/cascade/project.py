@@ -90,6 +90,7 @@ def _of_pipeline(pipeline: Pipeline, plan: Plan, topics: Collection[str]) -> Job
         reads_topics=frozenset(filter(plan.uses, topics)),
         writes_tables=frozenset({*tables, *filter(None, [pipeline.dead_letters.table])}),
         writes_topics=frozenset(output_topics(pipeline, plan)),
+        corrections=None if pipeline.corrections is None else pipeline.corrections.topic,
         names_topics=any(isinstance(node, ExtractedTopicSink) for node in plan.nodes),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltaworks.cascade import graph, project
 from deltaworks.cascade.graph import Cascade, Job, Reader
@@ -45,8 +45,11 @@ class Readers:
     def _line(self, reader: Reader) -> str:
         job, read = reader.job, ", ".join((*reader.tables, *(f"topic {topic}" for topic in reader.topics)))
         if not reader.tables:
+            if reader.corrected:
+                via = f"reads {read}" if read else "reads tables of the pipelines before it"
+                return f"{job} {via}: it changes as the corrections arrive that the replay sends"
             if read:
-                return f"{job} reads {read}: a replay sends nothing to Kafka, so nothing changes for it"
+                return f"{job} reads {read}: a replay sends no results to Kafka, so nothing changes for it"
             return f"{job} reads tables of the pipelines before it: nothing changes for it"
         if self.again:
             then = f"computed again with this replay, {self.days}"
@@ -75,6 +78,8 @@ def readers(settings: Settings, plan: ReplayPlan, state: ReplayState | None = No
     known = project.read(settings)
     missing = Job(kind="pipeline", name=request.pipeline)
     root = next((job for job in known.jobs if (job.kind, job.name) == ("pipeline", request.pipeline)), missing)
+    if request.hand_over:
+        root = replace(root, corrections=None)  # a hand-over is not told
     mentions = project.naming(settings, chosen.tables, known.jobs)
     return Readers(
         root=root,

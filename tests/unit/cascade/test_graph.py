@@ -58,6 +58,26 @@ def test_behind_a_topic_nothing_changes() -> None:
     ]
 
 
+def test_whoever_reads_the_corrections_and_all_behind_are_corrected() -> None:
+    orders = Job(
+        kind="pipeline",
+        name="orders",
+        corrections="fixed",
+        **split({"writes_tables": "sales", "writes_topics": "sold fixed"}),
+    )
+    jobs = [
+        orders,
+        pipeline("mails", reads_topics="sold", writes_tables="mailed"),
+        pipeline("ledger", reads_topics="fixed sold", writes_tables="booked", writes_topics="posted"),
+        pipeline("audit", reads_topics="posted"),
+        batch("monthly", "booked"),
+        batch("sent", "mailed"),
+    ]
+    found = behind(orders, ["sales"], jobs)
+    assert {each.job.name for each in found.readers if each.corrected} == {"ledger", "audit", "monthly"}
+    assert not any(each.tables for each in found.readers)
+
+
 def test_a_cycle_is_told_and_ends() -> None:
     shipping = pipeline("shipping", reads_topics="sold", writes_topics="sent returned")
     returns = pipeline("returns", reads_topics="returned sent", writes_topics="bought")

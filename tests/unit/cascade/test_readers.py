@@ -91,7 +91,7 @@ BETWEEN = "days 2026-11-22 to 2026-11-24 (exclusive)"
 def test_a_plan_says_who_reads_it_in_order_and_what_is_unknown(settings: Settings) -> None:
     broken = "jobs/broken.py fails when it is imported: ZeroDivisionError: division by zero."
     assert found(settings, "sales", **DAYS).lines == [
-        "pipeline shipping reads topic sold: a replay sends nothing to Kafka, so nothing changes for it",
+        "pipeline shipping reads topic sold: a replay sends no results to Kafka, so nothing changes for it",
         "batch job sent reads tables of the pipelines before it: nothing changes for it",
         f"batch job daily reads sales: Airflow computes it again once it is published, {BETWEEN}",
         f"unknown: jobs/broken.py cannot be loaded, so what it reads is unknown: {broken}",
@@ -109,6 +109,18 @@ def test_a_job_by_time_has_to_be_run_again_by_hand_or_with_the_replay(settings: 
     )
     again = found(settings, "totals", "totals_changelog", hand_over=True, cascade=True)
     assert "batch job weekly reads totals: computed again with this replay, all of its days" in again.lines
+
+
+def test_who_reads_the_corrections_changes_with_them_unless_it_is_a_hand_over(settings: Settings) -> None:
+    shop = SHOP.replace("import Pipeline", "import Corrections, Pipeline")
+    write(settings.project, "jobs/shop.py", shop.replace("=topology)", '=topology, corrections=Corrections("fixed"))'))
+    write(settings.project, "jobs/shipping.py", SHIPPING.replace('"sold"', '"fixed"'))
+    changes = "it changes as the corrections arrive that the replay sends"
+    assert found(settings, "sales", **DAYS).lines[:2] == [
+        f"pipeline shipping reads topic fixed: {changes}",
+        f"batch job sent reads tables of the pipelines before it: {changes}",
+    ]
+    assert found(settings, "sales", hand_over=True).lines[0].endswith("nothing changes for it")
 
 
 def test_what_is_known_later_counts(settings: Settings) -> None:
