@@ -28,7 +28,7 @@ class Leftovers:
 
     tables: tuple[str, ...]
     topics: tuple[str, ...]
-    """Those that it writes, and its control topic."""
+    """Those that it writes, and those that only deltaworks reads."""
 
 
 def find(settings: Settings, pipeline: Pipeline) -> Leftovers:
