@@ -170,7 +170,7 @@ OWN_SQL = {
     "catalogue/verdicts.py": "finds the last check of each table",
     "cli/dev_screen.py": "reads the last rows of a table",
     "lakehouse/catalog.py": "for code of one's own, which may do what the process may do",
-    "lakehouse/publish/comparison.py": "reads the Parquet files of two tables, with limits of its own",
+    "lakehouse/publish/differences.py": "reads the Parquet files of two tables, with limits of its own",
     "lakehouse/sandbox.py": "where SQL of others runs",
     "replay/days.py": "asks Delta tables for sessions that cross midnight",
 }
