@@ -24,6 +24,7 @@ from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.assets import URI, table_asset
+from deltaworks.airflow.docs import when_red
 from deltaworks.airflow.events import TableEvent, cut_of
 from deltaworks.airflow.options import DEFAULTS, DagOptions, access_of, arguments, run_types
 from deltaworks.errors import DeltaworksError
@@ -61,7 +62,7 @@ def days_dag(
         max_active_runs=1,
         allowed_run_types=run_types(DagRunType.SCHEDULED, DagRunType.MANUAL),
         dagrun_timeout=timedelta(minutes=30),
-        doc_md=__doc__,
+        doc_md=when_red(access.parsed().docs_url, str(__doc__)),
         **arguments(options, tags=["streams"], tasks=DEFAULTS),
     ) as dag:
         task(task_id=_TELL, execution_timeout=timedelta(minutes=10), outlets=[AssetAlias(ALIAS)])(tell)(

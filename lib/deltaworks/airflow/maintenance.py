@@ -20,6 +20,7 @@ from airflow.sdk import DAG, task
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
+from deltaworks.airflow.docs import when_red
 from deltaworks.airflow.options import DEFAULTS, DagOptions, access_of, arguments, run_types
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ def maintenance_dag(
         keep_replays: how long an unfinished replay stays after its last phase; None: until somebody discards it.
         options: see `DagOptions`.
     """
+    access = access_of(options)
     with DAG(
         dag_id=DAG_ID,
         description="Removes unused code archives and replays that were left alone; writes the table `catalog`.",
@@ -45,13 +47,11 @@ def maintenance_dag(
         max_active_runs=1,
         allowed_run_types=run_types(DagRunType.SCHEDULED, DagRunType.MANUAL),
         dagrun_timeout=timedelta(hours=1),
-        doc_md=__doc__,
+        doc_md=when_red(access.parsed().docs_url, str(__doc__)),
         **arguments(options, tags=["streams"], tasks=DEFAULTS),
     ) as dag:
-        task(task_id="clean", execution_timeout=timedelta(minutes=30))(clean)(
-            access=access_of(options), keep_replays=keep_replays
-        )
-        task(task_id="catalog", execution_timeout=timedelta(minutes=30))(catalog)(access=access_of(options))
+        task(task_id="clean", execution_timeout=timedelta(minutes=30))(clean)(access=access, keep_replays=keep_replays)
+        task(task_id="catalog", execution_timeout=timedelta(minutes=30))(catalog)(access=access)
     return dag
 
 
