@@ -108,7 +108,7 @@ def tell(context: Mapping[str, Any], notifiers: Notifiers, access: Access) -> li
                 sent.append(notice.key)
     if failed:
         more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-        raise AirflowException(f"nobody was told yet, and the next run tries again: {failed[0]}{more}")
+        raise AirflowException(f"a notice has not left, and the next run tries again: {failed[0]}{more}")
     return sent
 
 
