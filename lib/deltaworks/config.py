@@ -60,6 +60,7 @@ KEYS: Mapping[str, str] = {
     key: f"DELTAWORKS_{key.upper()}"
     for key in (
         *("home", "cache", "bootstrap", "controller_port", "postgres_port", "airflow_port", "supervisor_host"),
+        *("airflow_users", "approval"),
         *("sql_port", "sql_host", "sql_user", "sql_password", "sql_memory_mb"),
         *("control_url", "broker_options", "ivy_settings", "cores", "driver_memory", "max_records_per_batch"),
         *("max_bytes_per_batch", "query_memory_mb", "query_frame_mb", "query_seconds"),

@@ -47,6 +47,10 @@ class Settings:
     """Port of PostgreSQL; DELTAWORKS_POSTGRES_PORT."""
     airflow_port: int = 19080
     """Port of Airflow's pages and REST API; DELTAWORKS_AIRFLOW_PORT."""
+    airflow_users: str = ""
+    """Users of the stack's Airflow besides `admin`, `ada:operator, bob:approver`; DELTAWORKS_AIRFLOW_USERS."""
+    approval: str = "form"
+    """Who approves what a replay publishes or rolls back in Airflow; DELTAWORKS_APPROVAL, see `airflow.approvals`."""
     sql_port: int = 19100
     """Port of the SQL server; DELTAWORKS_SQL_PORT."""
     sql_host: str = "127.0.0.1"
@@ -131,6 +135,8 @@ class Settings:
             controller_port=_port(env, "DELTAWORKS_CONTROLLER_PORT", default.controller_port),
             postgres_port=_port(env, "DELTAWORKS_POSTGRES_PORT", default.postgres_port),
             airflow_port=_port(env, "DELTAWORKS_AIRFLOW_PORT", default.airflow_port),
+            airflow_users=env.get("DELTAWORKS_AIRFLOW_USERS") or default.airflow_users,
+            approval=_choice(env, "DELTAWORKS_APPROVAL", default.approval, ("form", "always", "other person")),
             sql_port=_port(env, "DELTAWORKS_SQL_PORT", default.sql_port),
             sql_host=env.get("DELTAWORKS_SQL_HOST") or default.sql_host,
             sql_user=env.get("DELTAWORKS_SQL_USER") or default.sql_user,
@@ -209,6 +215,8 @@ class Settings:
             "DELTAWORKS_DOCS_URL": self.docs_url,
             "DELTAWORKS_CODE": self.code,
             "DELTAWORKS_FAULT_HOOK": self.fault_hook,
+            "DELTAWORKS_AIRFLOW_USERS": self.airflow_users,
+            "DELTAWORKS_APPROVAL": None if self.approval == Settings.approval else self.approval,
             "DELTAWORKS_SUPERVISOR": None if self.supervisor == Settings.supervisor else self.supervisor,
             config.ENVIRONMENT: self.values.environment,
         }

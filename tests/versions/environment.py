@@ -79,7 +79,7 @@ def make(folder: Path, row: Row, wheel: Path) -> Environment:
     folder.mkdir(parents=True)
     made = Environment(folder)
     _run(_UV, "venv", "--quiet", "--python", sys.executable, folder / "venv")
-    (folder / "tools.txt").write_text("\n".join(_tools()))
+    (folder / "tools.txt").write_text("\n".join([*_tools(), *row.also]))
     (folder / "constraints.txt").write_text("\n".join(row.constraints))
     resolved = folder / "resolved.txt"
     _run(

@@ -29,6 +29,8 @@ class Row:
     """Whether each dependency of ours has the lowest version of its range; else the highest."""
     constraints: tuple[str, ...] = ()
     """What some packages have instead."""
+    also: tuple[str, ...] = ()
+    """Packages that are none of our dependencies."""
 
 
 ROWS = {
@@ -37,6 +39,11 @@ ROWS = {
     "airflow-3.2": Row(
         constraints=(*_AIRFLOW_3_2, "sqlalchemy<2.1"),
         tests=("tests/unit/airflow", "tests/unit/control", "tests/integration/control/test_registry.py", _AIRFLOW),
+    ),
+    "providers": Row(
+        extras=("airflow", "quality", "spark", "stack"),
+        also=("apache-airflow-providers-fab>=3.10,<4",),
+        tests=("tests/unit/airflow/test_roles.py",),
     ),
     "pandas-3.0": Row(
         extras=("quality", "stack"), constraints=("pandas==3.0.*", "great-expectations==1.23.*"), tests=(_QUALITY,)

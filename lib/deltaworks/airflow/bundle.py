@@ -7,7 +7,7 @@ cannot be imported does not affect the DAGs of the others, and its error appears
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,14 +34,28 @@ class PipelineBundle(BaseDagBundle):
     Args:
         project: folder of the project; None: DELTAWORKS_PROJECT.
         conn_id: a connection of the type `deltaworks` for the tasks; None: the environment.
+        roles: begin of the names of the roles in Airflow, see `options.DagOptions`; None: none.
+        approval: who approves, see `options.PipelineOptions`; None: as the setting `approval` says.
+        approvers: ids of the users who may answer; None: all whom the auth manager lets.
         kwargs: of every bundle.
     """
 
     supports_versioning = False
 
-    def __init__(self, *, project: str | None = None, conn_id: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        project: str | None = None,
+        conn_id: str | None = None,
+        roles: str | None = None,
+        approval: str | None = None,
+        approvers: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self._access = Access(conn_id=conn_id, project=project)
+        given = {"conn_id": conn_id, "project": project, "roles": roles, "approval": approval, "approvers": approvers}
+        self._options = {name: value for name, value in given.items() if value is not None}
 
     def initialize(self) -> None:
         """Called by the dag-processor and before every task."""
@@ -50,7 +64,7 @@ class PipelineBundle(BaseDagBundle):
 
     def refresh(self) -> None:
         """Called by the dag-processor every few seconds."""
-        write_dag_files(self._access.parsed(), self._access)
+        write_dag_files(self._access.parsed(), self._options)
 
     @property
     def path(self) -> Path:
@@ -65,14 +79,17 @@ def dag_files(settings: Settings) -> Path:
     return settings.airflow / "pipelines" / "jobs"
 
 
-def write_dag_files(settings: Settings, access: Access) -> None:
+def write_dag_files(settings: Settings, given: Mapping[str, Any]) -> None:
     """Makes the folder hold exactly the DAG files of the project; several processes may do this at once.
 
     A file gets the modification time of its job, or of its suite if that is newer, so Airflow parses it again as soon
     as either changes.
+
+    Args:
+        settings: name the folder.
+        given: options of the DAGs.
     """
-    named = {"conn_id": access.conn_id, "project": access.project}
-    options = "".join(f", {key}={value!r}" for key, value in named.items() if value is not None)
+    options = "".join(f", {key}={value!r}" for key, value in given.items())
     pipelines = {name: ("pipeline_dags", f"{name!r}{options}") for name in jobs.names(settings)}
     _write_folder(settings, Path(), pipelines)
     batch = {name: ("batch_dags", f"[{name!r}]{options}") for name in batch_jobs.names(settings)}

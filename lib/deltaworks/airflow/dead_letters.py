@@ -25,10 +25,21 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
+from deltaworks.airflow.approvals import Approvals
+from deltaworks.airflow.asking import Asks
 from deltaworks.airflow.docs import when_red
-from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, DagOptions, access_of, arguments, run_types
+from deltaworks.airflow.options import (
+    DEFAULTS,
+    TRIGGERED_BY_TASK,
+    DagOptions,
+    access_of,
+    approvals_of,
+    arguments,
+    run_types,
+)
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, reporter, requester
 from deltaworks.control import jobs
+from deltaworks.control.roles import Action
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
@@ -43,6 +54,7 @@ _ACTIONS = {
     "send": "send again: after an approval, to the operators that failed",
 }
 _SHOWN = 20
+_ANYBODY = Approvals()
 
 
 def dead_letters_dag(**options: Unpack[DagOptions]) -> DAG:
@@ -61,11 +73,11 @@ def dead_letters_dag(**options: Unpack[DagOptions]) -> DAG:
         allowed_run_types=run_types(DagRunType.MANUAL, TRIGGERED_BY_TASK),
         params=_form(jobs.names(settings)),
         doc_md=when_red(settings.docs_url, str(__doc__)),
-        **arguments(options, tags=["streams"], tasks=DEFAULTS),
+        **arguments(options, tags=["streams"], tasks=DEFAULTS, actions=(Action.RESEND,)),
     ) as dag:
         limit = timedelta(minutes=30)
         looked = task.branch(task_id="look", execution_timeout=limit)(look)(access=access)
-        approve = ApproveResendOperator(task_id="approve", access=access)
+        approve = ApproveResendOperator(task_id="approve", access=access, approvals=approvals_of(options, settings))
         sent = task(task_id="send", execution_timeout=limit)(send)(access=access)
         looked >> approve >> sent
     return dag
@@ -114,33 +126,32 @@ def send(params: Any = None, ti: Any = None, dag_run: Any = None, access: Access
     return sent
 
 
-class ApproveResendOperator(ApprovalOperator):
+class ApproveResendOperator(Asks, ApprovalOperator):
     """Asks a person whether to send what `look` has found.
 
     Args:
         access: where the settings are from.
+        approvals: who may approve.
     """
 
     template_fields = ("subject",)  # not the body: it contains texts of errors
 
-    def __init__(self, *, access: Access = ENVIRONMENT, **kwargs: Any) -> None:
-        super().__init__(subject="Send these dead letters of {{ params.pipeline }} again?", **kwargs)
+    def __init__(self, *, access: Access = ENVIRONMENT, approvals: Approvals = _ANYBODY, **kwargs: Any) -> None:
+        super().__init__(
+            subject="Send these dead letters of {{ params.pipeline }} again?",
+            assigned_users=approvals.assigned,
+            **kwargs,
+        )
         self.access = access
+        self.approvals = approvals
 
     def execute(self, context: Context) -> None:
         with no_retry_where_it_cannot_help():
             planned = _found(self.access.settings(), context["params"], context["ti"])
         if not planned.count:
             raise AirflowSkipException("somebody has sent them meanwhile: nothing to approve")
-        self.body = markdown(planned)
+        self.body = self.approvals.note(context["dag_run"]) + markdown(planned)
         super().execute(context)
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Called with the answer."""
-        if event.get("chosen_options") == [self.APPROVE]:
-            user = event.get("responded_by_user") or {}
-            context["ti"].xcom_push(key="approved_by", value=user.get("name") or user.get("id") or "somebody")
-        return super().execute_complete(context, event)
 
 
 def markdown(planned: Resend) -> str:

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import Access
+from deltaworks.airflow.approvals import Approvals
+from deltaworks.airflow.roles import access_control
+from deltaworks.control.roles import Action, approvers
 from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseNotifier, Context
@@ -51,6 +55,15 @@ class DagOptions(TypedDict, total=False):
     """Pool of the tasks."""
     access_control: dict[str, dict[str, Collection[str]]]
     """Permissions of roles on the DAGs, as `DAG(access_control=...)` takes them."""
+    roles: str
+    """Begin of the names of the roles that `python -m deltaworks.airflow.roles` has made: they may do with the DAGs
+    what `control.roles` says. Of Airflow's FAB auth manager."""
+    approval: str
+    """Whether a person approves what a replay publishes or rolls back: `form`, `always` or `other person`, see
+    `approvals.Approvals`; without it, the setting `approval`."""
+    approvers: Collection[str]
+    """Ids of the users who may answer, as the auth manager knows them; without it, those of the setting
+    `airflow_users` who may, or all whom the auth manager lets."""
     default_args: Mapping[str, Any]
     """Other arguments of each task, such as `queue`, `executor` or `executor_config`."""
 
@@ -82,15 +95,38 @@ def access_of(options: DagOptions) -> Access:
     return Access(conn_id=options.get("conn_id"), project=None if project is None else str(project))
 
 
-def arguments(options: DagOptions, *, tags: Sequence[str], tasks: Mapping[str, Any]) -> dict[str, Any]:
+def approvals_of(options: DagOptions, settings: Settings) -> Approvals:
+    """Who has to approve what a replay publishes or rolls back.
+
+    Raises:
+        ConfigurationError: there is no such rule, or roles would be of no use with it.
+    """
+    rule = options.get("approval", settings.approval)
+    if "roles" in options and rule == "form":
+        raise ConfigurationError(
+            "roles= keeps those who trigger a replay from publishing it, but approval='form' lets them.",
+            hint="approval='always', or 'other person'",
+        )
+    return Approvals.of(rule, tuple(options.get("approvers", approvers(settings.airflow_users))))
+
+
+def arguments(
+    options: DagOptions, *, tags: Sequence[str], tasks: Mapping[str, Any], actions: Sequence[Action] = ()
+) -> dict[str, Any]:
     """Arguments of `DAG` that follow from the options.
 
     Args:
         options: of the team.
         tags: the tags of the DAG in any case.
         tasks: arguments of its tasks unless the options say otherwise.
+        actions: what one does with the DAG, for its permissions; none: whoever operates may trigger it.
     """
-    given: Mapping[str, Any] = options
+    given: dict[str, Any] = {**options}
+    if "roles" in options:
+        given["access_control"] = {
+            **access_control(options["roles"], *(actions or (Action.COMPUTE,))),
+            **options.get("access_control", {}),
+        }
     of_tasks = {name: given[name] for name in ("owner", "retries", "retry_delay", "pool") if name in given}
     of_dag = ("on_failure_callback", "on_success_callback", "access_control")
     return {

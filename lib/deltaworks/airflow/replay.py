@@ -6,6 +6,8 @@ action --> plan --> run --> compare --> gate --> approve --> publish --> verify 
        '-> remove
 ```
 
+With `approval="always"` or `"other person"`, `approve_roll_back` asks before `roll_back`.
+
 A run publishes the range of days that somebody chooses in the form. A run with a partition key publishes that one day,
 so a backfill publishes one day after the other, and each day has its entry in the history. The DAG has a schedule
 because only a periodic DAG can have a backfill; the schedule itself ended in the past.
@@ -25,13 +27,30 @@ from airflow.utils.types import DagRunType
 
 from deltaworks.airflow import quality, replay_actions, replay_tasks, reprocess_tasks
 from deltaworks.airflow.access import Access
+from deltaworks.airflow.approvals import Approvals
 from deltaworks.airflow.assets import assets_of
 from deltaworks.airflow.docs import replay_doc, when_red
-from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
+from deltaworks.airflow.options import (
+    DEFAULTS,
+    TRIGGERED_BY_TASK,
+    PipelineOptions,
+    access_of,
+    approvals_of,
+    arguments,
+    run_types,
+)
 from deltaworks.airflow.replay_form import Tables, replay_form
-from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator, PublishOperator
+from deltaworks.airflow.replay_operators import (
+    ApproveReplayOperator,
+    ApproveRollBackOperator,
+    PhaseOperator,
+    PublishOperator,
+)
 from deltaworks.control import jobs
+from deltaworks.control.roles import Action
 
+ACTIONS = (Action.PLAN, Action.PUBLISH, Action.ROLL_BACK, Action.DISCARD)
+"""What one does with the DAG of a replay, for its permissions."""
 _SHORT = timedelta(minutes=15)
 _LONG = timedelta(hours=12)
 _RUN = timedelta(days=2)
@@ -55,6 +74,7 @@ def replay_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
     tables = Tables.of(pipeline)
     if not tables.with_days and not tables.whole:
         return None
+    approvals = approvals_of(options, settings)
     by_hand = [DagRunType.MANUAL, TRIGGERED_BY_TASK]
     days: dict[str, Any] = {
         "schedule": CronPartitionTimetable("0 0 * * *", timezone="UTC", key_format="%Y-%m-%d"),
@@ -66,14 +86,14 @@ def replay_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
         dag_id=dag_id(name),
         description=f"Processes the history of {name} again; compares, checks and publishes the results.",
         catchup=False,
-        params=replay_form(tables),
+        params=replay_form(tables, approval_required=approvals.required),
         max_active_runs=4,  # one may wait for approval while another one works on other days
         doc_md=when_red(settings.docs_url, replay_doc(name, tables)),
         **(days if tables.with_days else whole),
-        **arguments(options, tags=["replay", name], tasks=DEFAULTS),
+        **arguments(options, tags=["replay", name], tasks=DEFAULTS, actions=ACTIONS),
     ) as dag:
         checked = name in jobs.names_with(settings, quality.SUITES)
-        add_tasks(name, access, options, tables=tables, checked=checked)
+        add_tasks(name, access, options, approvals, tables=tables, checked=checked)
     return dag
 
 
@@ -83,7 +103,14 @@ def dag_id(name: str) -> str:
 
 
 def add_tasks(
-    name: str, access: Access, options: PipelineOptions, *, tables: Tables, checked: bool, by_policy: bool = False
+    name: str,
+    access: Access,
+    options: PipelineOptions,
+    approvals: Approvals,
+    *,
+    tables: Tables,
+    checked: bool,
+    by_policy: bool = False,
 ) -> None:
     """Adds the tasks to the DAG at hand.
 
@@ -91,6 +118,7 @@ def add_tasks(
         name: the pipeline.
         access: where tasks get their settings.
         options: see `PipelineOptions`.
+        approvals: who has to approve, and who may.
         tables: its tables.
         checked: whether it has a suite.
         by_policy: its `reprocess=` says which days are processed and who is asked, not a form.
@@ -109,6 +137,7 @@ def add_tasks(
         publish="publish",
         discard="discard",
         access=access,
+        approvals=approvals,
         by_policy=by_policy,
     )
     # A skipped approval is one that nobody asked for; if nothing was planned, the gate is skipped, too. After a
@@ -121,6 +150,7 @@ def add_tasks(
         execution_timeout=_LONG,
         trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
         tables=tables,
+        approvals=approvals,
         by_policy=by_policy,
         outlets=assets_of(tables.all, options),
     )
@@ -139,10 +169,22 @@ def add_tasks(
         gate >> decided >> [approve, published, unchanged]
     else:
         gate >> [approve, published]
-        chosen = task.branch(task_id="action")(replay_actions.action)(name)
-        rolled_back = task(task_id="roll_back", execution_timeout=_LONG)(replay_actions.roll_back)(name, access=access)
+        ask = approvals.required
+        chosen = task.branch(task_id="action")(replay_actions.action)(name, ask=ask)
+        rolled_back = task(task_id="roll_back", execution_timeout=_LONG)(replay_actions.roll_back)(
+            name, access=access, ask=ask
+        )
         removed = task(task_id="remove", execution_timeout=_SHORT)(replay_actions.remove)(name, access=access)
-        chosen >> [plan, rolled_back, removed]
+        first: Any = rolled_back
+        if ask:
+            first = ApproveRollBackOperator(
+                task_id=replay_actions.ASK,
+                pipeline=name,
+                access=access,
+                approvals=approvals,
+            )
+            first >> rolled_back
+        chosen >> [plan, first, removed]
     approve >> [published, discarded]
     published >> verified >> cascaded >> cleaned
     if checked:

@@ -18,14 +18,23 @@ from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, reporter, requester
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.names import RUN
+from deltaworks.settings import Settings
 
 log = logging.getLogger(__name__)
 ACTIONS = {"replay": "plan", "roll back": "roll_back", "discard": "remove"}
 """Choice in the form -> the first task."""
+ASK = "approve_roll_back"
+"""The task before `roll_back` where a person has to approve it."""
 
 
-def action(name: str, params: Any = None) -> str:
-    """The id of the next task, as chosen in the form."""
+def action(name: str, params: Any = None, ask: bool = False) -> str:
+    """The id of the next task, as chosen in the form.
+
+    Args:
+        name: the pipeline.
+        params: the form.
+        ask: whether a person has to approve a rollback.
+    """
     chosen, run = params["action"], params["run"].strip()
     if chosen != "replay" and not run:
         raise AirflowFailException(f"Say which replay to {chosen}: the field Run is empty.")
@@ -34,22 +43,46 @@ def action(name: str, params: Any = None) -> str:
             f"The field Run says {run}, but a new replay gets a new id: empty it, or choose another action."
         )
     log.info("%s %s", chosen, run)
-    return ACTIONS[chosen]
+    return ASK if ask and chosen == "roll back" else ACTIONS[chosen]
 
 
-def roll_back(name: str, params: Any = None, dag_run: Any = None, access: Access = ENVIRONMENT) -> str:
+def what_is_rolled_back(settings: Settings, name: str, given: str) -> str:
+    """What a rollback would do, in Markdown, for the question.
+
+    Raises:
+        UnknownRun: no such run is published or handed over to.
+    """
+    from deltaworks.lakehouse.publish import publication  # imports pyarrow
+
+    run = _to_roll_back(settings, name, given)
+    record = publication.read(PipelinePaths.of(settings, name).publications, run)
+    if record is None:
+        return f"The stream {name} goes back to what it was before the hand-over to `{run}`."
+    tables = "\n".join(f"- `{table}`" for table in sorted(record.tables))
+    return f"These tables get the rows again that they had before `{run}`:\n\n{tables}"
+
+
+def roll_back(
+    name: str, params: Any = None, dag_run: Any = None, ti: Any = None, access: Access = ENVIRONMENT, ask: bool = False
+) -> str:
     """Restores what a run has replaced, or the stream before a hand-over; returns the id of the run.
 
     Batch jobs that were computed again with it are computed once more.
+
+    Raises:
+        AirflowFailException: a person has to approve it, and nobody did.
     """
     from deltaworks.cascade import release
     from deltaworks.replay import handover
 
     settings = access.settings()
+    by = requester(dag_run)
+    if ask and (approved_by := replay_tasks.require_approval(True, ti, ASK)):
+        by = f"{by}, approved by {approved_by}"
     with no_retry_where_it_cannot_help():
-        run = known_as(name, params["run"], _published(PipelinePaths.of(settings, name)), "published or handed over to")
+        run = _to_roll_back(settings, name, params["run"])
         release.require_jobs(settings, run)
-        done = handover.take_back(settings, run, requested_by=requester(dag_run), report=reporter())
+        done = handover.take_back(settings, run, requested_by=by, report=reporter())
         log.info("%s, as before %s", done, run)
         for job in release.roll_back(settings, run, log.info):
             log.info("%s is computed again", job)
@@ -106,6 +139,10 @@ def _made_by(dag_id: str, dag_run: str, known: Sequence[str]) -> list[str]:
     first = replay_tasks.id_of(dag_id, dag_run)
     numbers = {run: int(run.removeprefix(f"{first}-")) for run in known if re.fullmatch(f"{first}-[0-9]+", run)}
     return [*([first] if first in known else []), *sorted(numbers, key=numbers.__getitem__)]
+
+
+def _to_roll_back(settings: Settings, name: str, given: str) -> str:
+    return known_as(name, given, _published(PipelinePaths.of(settings, name)), "published or handed over to")
 
 
 def _published(own: PipelinePaths) -> list[str]:

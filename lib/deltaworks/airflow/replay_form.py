@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from airflow.sdk import Param
 
@@ -47,8 +48,14 @@ class Tables:
         return cls(tuple(days + letters), tuple(whole))
 
 
-def replay_form(tables: Tables) -> dict[str, Param]:
-    """The fields of the form of `<name>__replay`."""
+def replay_form(tables: Tables, *, approval_required: bool = False) -> dict[str, Param]:
+    """The fields of the form of `<name>__replay`.
+
+    Args:
+        tables: of the pipeline.
+        approval_required: whether nobody may do without an approval.
+    """
+    only_yes: dict[str, Any] = {"const": True} if approval_required else {}
     return {
         "action": Param(
             "replay",
@@ -93,6 +100,7 @@ def replay_form(tables: Tables) -> dict[str, Param]:
             type="boolean",
             title="Approval",
             description="A person approves the differences, after the gate and before anything changes.",
+            **only_yes,
         ),
         "reason": Param(  # Airflow lets no DAG that can have a backfill require a field; the first task does
             "",

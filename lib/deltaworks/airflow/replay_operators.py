@@ -1,24 +1,26 @@
-"""The operators of a replay: the heavy phases, and the approval."""
+"""The operators of a replay: the heavy phases, and the questions to a person."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from airflow.providers.standard.operators.hitl import HITLBranchOperator
+from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLBranchOperator
 from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from deltaworks.airflow import replay_tasks, reprocess_tasks
+from deltaworks.airflow import replay_actions, replay_tasks, reprocess_tasks
 from deltaworks.airflow.access import ENVIRONMENT, Access
+from deltaworks.airflow.approvals import APPROVE, REJECT, Approvals
+from deltaworks.airflow.asking import Asks
 from deltaworks.airflow.child import command
 from deltaworks.airflow.child_operator import ChildOperator
 from deltaworks.airflow.replay_form import Tables
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
 
-APPROVE, REJECT = "Approve", "Reject"
 _NONE = Tables((), ())
+_BY_FORM = Approvals()
 
 
 class PhaseOperator(ChildOperator):
@@ -96,14 +98,23 @@ class PublishOperator(PhaseOperator):
         pipeline: name of the pipeline.
         replay: id of the replay.
         tables: its tables; `outlets` are their assets, in the order of `Tables.all`, or empty.
+        approvals: who has to approve.
         by_policy: the pipeline's `reprocess=` says whether an approval is needed, not the form.
     """
 
     def __init__(
-        self, *, pipeline: str, replay: str, tables: Tables = _NONE, by_policy: bool = False, **kwargs: Any
+        self,
+        *,
+        pipeline: str,
+        replay: str,
+        tables: Tables = _NONE,
+        approvals: Approvals = _BY_FORM,
+        by_policy: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(pipeline=pipeline, replay=replay, phase="publish", **kwargs)
         self.tables = tables
+        self.approvals = approvals
         self.by_policy = by_policy
 
     def execute(self, context: Context) -> None:
@@ -127,12 +138,15 @@ class PublishOperator(PhaseOperator):
         self.execute(context)
 
     def _approved_by(self, context: Context) -> str | None:
+        settings, ti, plan_ms = self.access.settings(), context["ti"], None
+        if self.approvals.required:
+            plan_ms = replay_tasks.plan_ms(settings, self.pipeline, self.replay)
         if self.by_policy:
-            return reprocess_tasks.approved_by(self.access.settings(), self.pipeline, self.replay, context["ti"])
-        return replay_tasks.require_approval(context["params"]["approval"], context["ti"])
+            return reprocess_tasks.approved_by(settings, self.pipeline, self.replay, ti, plan_ms)
+        return replay_tasks.require_approval(self.approvals.wanted(context["params"]), ti, plan_ms=plan_ms)
 
 
-class ApproveReplayOperator(HITLBranchOperator):
+class ApproveReplayOperator(Asks, HITLBranchOperator):
     """Asks a person whether to publish; shows what would change and what the gate found.
 
     It waits without a worker and without a trigger. It is skipped if the form requests no approval or if nothing is
@@ -144,6 +158,7 @@ class ApproveReplayOperator(HITLBranchOperator):
         publish: task that follows an approval.
         discard: task that follows a rejection.
         access: where the settings are from.
+        approvals: who has to approve, and who may.
         by_policy: the pipeline's `reprocess=` says whether an approval is needed, not the form.
     """
 
@@ -157,6 +172,7 @@ class ApproveReplayOperator(HITLBranchOperator):
         publish: str,
         discard: str,
         access: Access = ENVIRONMENT,
+        approvals: Approvals = _BY_FORM,
         by_policy: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -164,18 +180,20 @@ class ApproveReplayOperator(HITLBranchOperator):
             subject=f"Publish this replay of {pipeline}?",
             options=[APPROVE, REJECT],
             options_mapping={APPROVE: publish, REJECT: discard},
+            assigned_users=approvals.assigned,
             **kwargs,
         )
         self.pipeline = pipeline
         self.replay = replay
         self.access = access
+        self.approvals = approvals
         self.by_policy = by_policy
 
     def execute(self, context: Context) -> None:
         from deltaworks.cascade.readers import readers
         from deltaworks.replay.report import markdown
 
-        if not self.by_policy and not context["params"]["approval"]:
+        if not self.by_policy and not self.approvals.wanted(context["params"]):
             raise AirflowSkipException("no approval was requested")
         settings = self.access.settings()
         if replay_tasks.has_ended(settings, self.pipeline, self.replay):
@@ -186,13 +204,34 @@ class ApproveReplayOperator(HITLBranchOperator):
             run.ask(f"{context['dag_run'].dag_id}/runs/{context['dag_run'].run_id}")
         state = run.paths.read_state()
         why = reprocess_tasks.decided(run).why if self.by_policy else None
-        self.body = markdown(run.paths, run.plan, state, why, readers(settings, run.plan, state).lines)
+        changes = markdown(run.paths, run.plan, state, why, readers(settings, run.plan, state).lines)
+        self.body = self.approvals.note(context["dag_run"]) + changes
         super().execute(context)
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Called with the answer."""
-        if chosen := event.get("chosen_options"):
-            user = event.get("responded_by_user") or {}
-            key = "approved_by" if chosen == [APPROVE] else "rejected_by"
-            context["ti"].xcom_push(key=key, value=user.get("name") or user.get("id") or "somebody")
-        return super().execute_complete(context, event)
+    def approved(self, ti: Any) -> None:
+        if self.approvals.required:
+            plan_ms = replay_tasks.plan_ms(self.access.settings(), self.pipeline, self.replay)
+            ti.xcom_push(key=replay_tasks.APPROVED_PLAN, value=plan_ms)
+
+
+class ApproveRollBackOperator(Asks, ApprovalOperator):
+    """Asks a person whether to roll back the run that the form names; a rejection skips what follows.
+
+    Args:
+        pipeline: name of the pipeline.
+        access: where the settings are from.
+        approvals: who may answer.
+    """
+
+    template_fields: Sequence[str] = ("subject",)
+
+    def __init__(self, *, pipeline: str, approvals: Approvals, access: Access = ENVIRONMENT, **kwargs: Any) -> None:
+        super().__init__(subject=f"Roll back a replay of {pipeline}?", assigned_users=approvals.assigned, **kwargs)
+        self.pipeline = pipeline
+        self.access = access
+        self.approvals = approvals
+
+    def execute(self, context: Context) -> None:
+        what = replay_actions.what_is_rolled_back(self.access.settings(), self.pipeline, context["params"]["run"])
+        self.body = self.approvals.note(context["dag_run"]) + what
+        super().execute(context)

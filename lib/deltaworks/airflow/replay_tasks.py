@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from deltaworks.replay.phases import ReplayRun
 
 log = logging.getLogger(__name__)
+APPROVED_PLAN = "approved_plan"
+"""Key of an XCom of `approve`: which plan was approved, see `plan_ms`."""
 HOLD_S = 60.0
 """How long the process of an earlier try may keep the run while Airflow ends it."""
 _POLL_S = 1.0
@@ -77,19 +79,35 @@ def compare(name: str, run: str, access: Access = ENVIRONMENT) -> int | None:
     return None if state is None else state.differences
 
 
-def require_approval(wanted: bool, ti: Any) -> str | None:
-    """Returns who approved the replay; None if nobody has to.
+def plan_ms(settings: Settings, name: str, run: str) -> int | None:
+    """When a replay was planned, which tells it from another one with the same id; None: it has ended."""
+    return None if has_ended(settings, name, run) else resume(settings, run).plan.created_ms
+
+
+def require_approval(wanted: bool, ti: Any, asked_by: str = "approve", *, plan_ms: int | None = None) -> str | None:
+    """Returns who approved; None if nobody has to.
+
+    Args:
+        wanted: whether somebody has to.
+        ti: of the task that needs the approval.
+        asked_by: the task that has asked.
+        plan_ms: when what is published was planned; None: not compared. Whoever discards a replay, clears `plan` and
+            marks `approve` would otherwise publish another replay with the approval of the first.
 
     Raises:
         AirflowFailException: somebody has to, and nobody did.
     """
-    approved_by = ti.xcom_pull(task_ids="approve", key="approved_by")
+    approved_by = ti.xcom_pull(task_ids=asked_by, key="approved_by")
     if wanted and approved_by is None:
         raise AirflowFailException(
-            "Nobody has approved this: marking the task `approve` does not answer it. Clear the task and answer."
+            f"Nobody has approved this: marking the task `{asked_by}` does not answer it. Clear the task and answer."
         )
     if approved_by is None:
         return None
+    if plan_ms is not None and ti.xcom_pull(task_ids=asked_by, key=APPROVED_PLAN) != plan_ms:
+        raise AirflowFailException(
+            f"{approved_by} has approved an earlier plan of this replay. Clear the task `{asked_by}` and answer."
+        )
     log.info("approved by %s", approved_by)
     return f"airflow {approved_by}"
 

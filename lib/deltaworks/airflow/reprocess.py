@@ -24,7 +24,15 @@ from airflow.utils.types import DagRunType
 
 from deltaworks.airflow import quality, replay
 from deltaworks.airflow.docs import reprocess_doc, when_red
-from deltaworks.airflow.options import DEFAULTS, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
+from deltaworks.airflow.options import (
+    DEFAULTS,
+    TRIGGERED_BY_TASK,
+    PipelineOptions,
+    access_of,
+    approvals_of,
+    arguments,
+    run_types,
+)
 from deltaworks.airflow.replay_form import Tables
 from deltaworks.control import jobs
 from deltaworks.errors import ConfigurationError
@@ -63,7 +71,7 @@ def reprocess_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
             max_active_runs=1,
             allowed_run_types=run_types(*kinds),
             doc_md=when_red(settings.docs_url, reprocess_doc(name, policy, tables)),
-            **arguments(options, tags=["reprocess", name], tasks=DEFAULTS),
+            **arguments(options, tags=["reprocess", name], tasks=DEFAULTS, actions=replay.ACTIONS),
         )
         dag.validate()  # type: ignore[no-untyped-call]
     except AirflowTimetableInvalid as error:
@@ -73,7 +81,8 @@ def reprocess_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
         ) from error
     with dag:
         checked = name in jobs.names_with(settings, quality.SUITES)
-        replay.add_tasks(name, access, options, tables=tables, checked=checked, by_policy=True)
+        approvals = approvals_of(options, settings)
+        replay.add_tasks(name, access, options, approvals, tables=tables, checked=checked, by_policy=True)
     return dag
 
 

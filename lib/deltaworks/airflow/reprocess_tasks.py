@@ -113,8 +113,15 @@ def _decided(settings: Settings, run: str) -> Decision:
     return decided(replay)
 
 
-def approved_by(settings: Settings, name: str, run: str, ti: Any) -> str | None:
+def approved_by(settings: Settings, name: str, run: str, ti: Any, plan_ms: int | None = None) -> str | None:
     """Who says that a replay may be published: a person, or the pipeline itself; None: it is published.
+
+    Args:
+        settings: name the home.
+        name: the pipeline.
+        run: id of the replay.
+        ti: of the task that publishes.
+        plan_ms: see `replay_tasks.require_approval`.
 
     Raises:
         AirflowFailException: it would have to be a person, and nobody has approved it; or nothing is to be published.
@@ -126,7 +133,7 @@ def approved_by(settings: Settings, name: str, run: str, ti: Any) -> str | None:
         case "publish":
             return f"reprocess= of {name}: {decision.why}"
         case "ask":
-            return replay_tasks.require_approval(True, ti)
+            return replay_tasks.require_approval(True, ti, plan_ms=plan_ms)
         case _:
             raise AirflowFailException(f"Nothing is to be published: {decision.why}. Clear the task `decide`.")
 

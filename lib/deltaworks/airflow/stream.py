@@ -30,6 +30,7 @@ from deltaworks.airflow.form import form
 from deltaworks.airflow.options import FIRST, TRIGGERED_BY_TASK, PipelineOptions, access_of, arguments, run_types
 from deltaworks.airflow.supervise import SuperviseOperator
 from deltaworks.control import jobs
+from deltaworks.control.roles import Action
 from deltaworks.settings import Settings
 
 
@@ -56,7 +57,7 @@ def stream_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG:
         allowed_run_types=run_types(DagRunType.MANUAL, TRIGGERED_BY_TASK),
         max_active_runs=16,  # a run ends soon after its stream is replaced; until then both runs are active
         doc_md=doc,
-        **arguments(options, tags=["stream", name], tasks=FIRST),
+        **arguments(options, tags=["stream", name], tasks=FIRST, actions=(Action.DEPLOY, Action.STOP)),
     ) as dag:
         limit = timedelta(minutes=15)
         action = task.branch(task_id="action")(tasks.action)(name)

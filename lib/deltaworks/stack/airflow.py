@@ -17,22 +17,27 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from deltaworks.control import roles
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
 from deltaworks.stack import postgres
 from deltaworks.stack.components import Software
 from deltaworks.stack.credentials import Credentials
 
-USER = "admin"
+USER = roles.ADMIN
 REFRESH_S = 5
 """A new file in `jobs/` has its DAG after at most this long, and the time to parse it."""
 _TIMEOUT_S = 2.0
 
 
 def credentials(settings: Settings) -> Credentials:
-    """The credentials of this home, made if there are none yet."""
+    """The administrator's credentials, made if there are none yet, as are the passwords of the other users.
+
+    Raises:
+        ConfigurationError: the setting `airflow_users` cannot be used.
+    """
     file = settings.airflow / "passwords.json"
-    known = _kept(file, {USER: secrets.token_urlsafe(12)})
+    known = _kept(file, {user: secrets.token_urlsafe(12) for user in roles.users(settings.airflow_users)})
     return Credentials(
         url=_url(settings), user=USER, password=known.content[USER], file=file, created_now=known.created_now
     )
@@ -55,6 +60,7 @@ def environment(settings: Settings, software: Software) -> dict[str, str]:
         "home": str(settings.airflow),
         "dags": str(settings.project / "dags"),
         "bundles": bundle_config(settings),
+        "users": ",".join(f"{user}:{roles.SIMPLE[role]}" for user, role in roles.users(settings.airflow_users).items()),
         "passwords_file": str(settings.airflow / "passwords.json"),
         "database_url": database,
         "host": "127.0.0.1",
@@ -116,9 +122,9 @@ class _Kept:
 
 
 def _kept(file: Path, new: Mapping[str, str]) -> _Kept:
-    """The content of a file of secrets, which is created if it does not exist."""
-    if file.is_file():
-        return _Kept(json.loads(file.read_text()), created_now=False)
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_file(file, json.dumps(dict(new)).encode(), mode=0o600)
-    return _Kept(dict(new), created_now=True)
+    """The content of a file of secrets, which gets those that it does not have yet."""
+    known: dict[str, str] = json.loads(file.read_text()) if file.is_file() else {}
+    if missing := new.keys() - known.keys():
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(file, json.dumps({**new, **known}).encode(), mode=0o600)
+    return _Kept({**new, **known}, created_now=len(missing) == len(new))

@@ -6,6 +6,7 @@ Run as a process of its own (`ended`), since Airflow reads its settings when it 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import Any
 from unittest import mock
 
@@ -15,6 +16,8 @@ from tests.unit.airflow import dag_runs
 from tests.unit.airflow.since import AIRFLOW_3_3
 
 NAME = "wordcount"
+BY_TEST = "dag_test"
+"""Who triggers a run of `dag.test`."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -28,6 +31,8 @@ class Run(msgspec.Struct, frozen=True):
     """The questions that a person was asked."""
     left: list[str]
     """Folders of replays that are still there."""
+    approved_by: list[str] = []
+    """Who is noted to have approved what was published."""
 
 
 def ended() -> dict[str, Run]:
@@ -43,10 +48,12 @@ def main() -> None:
     from deltaworks.airflow.replay import replay_dag
 
     dag = replay_dag(NAME)
+    strict = replay_dag(NAME, approval="other person")
     ends = {
         "without approval": run(dag, approval=False),
         "discard": run(dag, conf={"action": "discard", "run": "of-another"}),
         **({"approved": run(dag, option="Approve"), "rejected": run(dag, option="Reject")} if AIRFLOW_3_3 else {}),
+        **({"approved by two": run(strict, option="Approve", people=(BY_TEST, "bob"))} if AIRFLOW_3_3 else {}),
         "gate not passed": run(dag, passes=False),
         "approval marked as success": run(dag, mark_success_pattern="approve"),
     }
@@ -62,6 +69,7 @@ def run(
     passes: bool = True,
     equal: bool = False,
     conf: dict[str, Any] | None = None,
+    people: tuple[str, ...] = ("ada",),
     **how: Any,
 ) -> Run:
     """Runs the DAG to its end.
@@ -73,6 +81,7 @@ def run(
         passes: what the gate says.
         equal: whether production equals the replay.
         conf: the form; None: of a new replay.
+        people: who answers, one after the other.
         how: see `DAG.test`.
     """
     from airflow.models.taskinstance import TaskInstance
@@ -88,7 +97,7 @@ def run(
     settings = Settings.from_environment()
     asked: list[str] = []
     over = threading.Event()
-    person = threading.Thread(target=_answer, args=(option, asked, over))
+    person = threading.Thread(target=_answer, args=(option, people, asked, over))
     with _Patch() as patch:
         notes = take_notes(patch)
         notes.passes, notes.equal = passes, equal
@@ -124,7 +133,9 @@ def run(
     left = [plan.run_id for _, plan in runs.all_unfinished(settings)]
     for each in left:
         runs.discard(settings, each)
-    return Run(state=str(ended.state), tasks=tasks, phases=notes.done, asked=asked, left=left)
+    return Run(
+        state=str(ended.state), tasks=tasks, phases=notes.done, asked=asked, left=left, approved_by=notes.approved_by
+    )
 
 
 class _Patch:
@@ -144,7 +155,7 @@ class _Patch:
         self._patches.append(patch)
 
 
-def _answer(option: str, asked: list[str], over: threading.Event) -> None:
+def _answer(option: str, people: tuple[str, ...], asked: list[str], over: threading.Event) -> None:
     """A person at the page: what Airflow's API does with an answer."""
     from airflow.models.hitl import HITLDetail
     from airflow.models.taskinstance import TaskInstance
@@ -157,18 +168,20 @@ def _answer(option: str, asked: list[str], over: threading.Event) -> None:
 
     if not AIRFLOW_3_3:  # nobody can answer in `dag.test`
         return
-    known: set[Any] = set()
+    tries: Counter[Any] = Counter()
     while not over.wait(0.2):
         with create_session() as session:
             waiting = select(TaskInstance).where(TaskInstance.state == TaskInstanceState.AWAITING_INPUT)
             for task in session.scalars(waiting).all():
                 detail = session.get(HITLDetail, task.id)
                 assert detail is not None
-                if task.id not in known:  # an answer takes a while to be heard
-                    known.add(task.id)
+                if task.id not in tries:
                     asked.append(detail.subject)
+                if detail.responded_at is None:  # an answer takes a while to be heard
+                    tries[task.id] += 1
+                name = people[min(tries[task.id], len(people)) - 1]
                 detail.chosen_options, detail.params_input = [option], {}
-                detail.responded_at, detail.responded_by = timezone.utcnow(), {"id": "1", "name": "ada"}
+                detail.responded_at, detail.responded_by = timezone.utcnow(), {"id": name, "name": name}
                 event = TriggerEvent(detail.as_resume_event_payload())  # type: ignore[no-untyped-call]
                 handle_event_submit(event, task_instance=task, session=session)
 

@@ -31,6 +31,7 @@ class Notes:
     def __init__(self) -> None:
         self.done: list[str] = []
         self.requests: list[ReplayRequest] = []
+        self.approved_by: list[str] = []
         self.errors: dict[Phase, Exception] = {}
         """Raised instead of an answer."""
         self.passes = True
@@ -77,6 +78,8 @@ def take_notes(patch: Any) -> Notes:
 
     def publish(self: ReplayRun, engines: Engines | None, state: ReplayState, report: Report) -> None:
         notes.note("publish")
+        approval = self.paths.read_state().approval
+        notes.approved_by += [] if approval is None else [approval.by]
         write_publication(self.paths, self.plan.run_id, "wordcount_hours")
 
     def verify(self: ReplayRun, state: ReplayState, report: Report) -> None:

@@ -42,6 +42,15 @@ def test_a_new_job_is_a_new_dag_file_and_a_removed_one_takes_its_file_along(proj
     assert files() == ["jobs/other.py"]
 
 
+def test_its_dags_have_the_options_of_the_bundle(project: Path) -> None:
+    job(project, "orders")
+    bundle = PipelineBundle(name="pipelines", roles="shop", approval="other person", approvers=["bob"])
+    bundle.initialize()
+
+    call = "pipeline_dags('orders', roles='shop', approval='other person', approvers=['bob'])"
+    assert call in (bundle.path / "jobs" / "orders.py").read_text()
+
+
 def test_a_batch_job_has_a_dag_file_of_its_own(project: Path) -> None:
     (folder := project / "jobs" / "batch").mkdir()
     (folder / "sales.py").write_text("job = ...\n")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks.airflow.dead_letters import ApproveResendOperator, dead_letters_dag, look, markdown, send
@@ -79,17 +80,30 @@ def test_what_was_found_and_approved_is_sent_and_nothing_that_failed_since(desk:
     assert [partition for partition, *_ in desk.records] == [0, 1]
 
 
-def test_only_an_approval_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_answered_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = ApproveResendOperator(task_id="approve")
-    monkeypatch.setattr(ApproveResendOperator.__mro__[1], "execute_complete", lambda *_, **__: None)
+    monkeypatch.setattr(ApprovalOperator, "execute_complete", lambda *_, **__: None)
     noted = []
     for answer in ("Reject", "Approve"):
         instance = Instance()
         event = {"chosen_options": [answer], "responded_by_user": {"id": "7", "name": "eve"}}
-        operator.execute_complete(context(ti=instance), event)
+        operator.execute_complete(context(ti=instance, dag_run=RUN), event)
         noted.append(instance.kept)
 
-    assert noted == [{}, {"approved_by": "eve"}]
+    assert noted == [{"rejected_by": "eve"}, {"approved_by": "eve"}]
+
+
+def test_whoever_has_asked_may_not_approve_where_it_has_to_be_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    dag = dead_letters_dag(approval="other person")
+    operator, instance = dag.get_task("approve"), Instance()
+    assert isinstance(operator, ApproveResendOperator)
+    asked = []
+    monkeypatch.setattr(ApproveResendOperator, "execute", lambda *_: asked.append("again"))
+    event = {"chosen_options": ["Approve"], "responded_by_user": {"id": "7", "name": "ann"}}
+
+    operator.execute_complete(context(ti=instance, dag_run=RUN), event)
+
+    assert (asked, instance.kept) == (["again"], {})
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,23 @@ def test_the_form_says_what_is_done(chosen: str, task: str) -> None:
     assert replay_actions.action(NAME, form(chosen, "" if chosen == "replay" else "r")) == task
 
 
+def test_a_rollback_may_have_to_be_approved_first(settings: Settings, asked: Asked) -> None:
+    write_publication(planned(settings, NAME, "r"), "r", "hours")
+    answers = {("approve_roll_back", "approved_by"): "bob"}
+
+    def roll_back(**known: str) -> str:
+        ti = SimpleNamespace(xcom_pull=lambda task_ids, key: known.get("by") and answers[task_ids, key])
+        return replay_actions.roll_back(NAME, form("roll back", "r"), DAG_RUN, ti, ask=True)
+
+    assert replay_actions.action(NAME, form("roll back", "r"), ask=True) == "approve_roll_back"
+    assert replay_actions.action(NAME, form("discard", "r"), ask=True) == "remove"
+    with pytest.raises(AirflowFailException, match="marking the task `approve_roll_back` does not answer it"):
+        roll_back()
+    assert asked == []
+    assert roll_back(by="bob") == "r"
+    assert asked == [("rollback", "r")]
+
+
 @pytest.mark.parametrize(
     ("chosen", "run", "says"),
     [
@@ -63,7 +80,7 @@ class Asked(list[tuple[str, str]]):
     def of(self, what: str) -> Any:
         def note(settings: Settings, run: str, **more: Any) -> Any:
             self.append((what, run))
-            assert more["requested_by"] == "airflow ada"
+            assert more["requested_by"] in ("airflow ada", "airflow ada, approved by airflow bob")
             done = SimpleNamespace(tables={"hours": 1})
             return (done, []) if what == "rollback" else done
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from airflow.providers.standard.operators import hitl
 from airflow.sdk import DAG
@@ -26,7 +27,7 @@ from deltaworks.replay import handover
 from deltaworks.replay.model import Phase, ReplayPaths
 from deltaworks.replay.waiting import waiting
 from deltaworks.settings import Settings
-from tests.unit.airflow.replays import planned, project_settings, write_findings
+from tests.unit.airflow.replays import planned, project_settings, write_findings, write_publication
 from tests.unit.airflow.since import WAITS
 
 NAME = "wordcount"
@@ -234,11 +235,16 @@ def test_on_kill_before_there_is_a_process_is_nothing() -> None:
     heavy().on_kill()
 
 
+def run_by(user: str | None) -> SimpleNamespace:
+    """A run of the DAG; a schedule has no name."""
+    return SimpleNamespace(triggering_user_name=user, dag_id="wordcount__replay", run_id="manual__1")
+
+
 class Asked:
     """The task `approve` of a real DAG, and what it hands on."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        dag = replay_dag(NAME)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+        dag = replay_dag(NAME, **options)
         assert isinstance(dag, DAG)
         operator = dag.get_task("approve")
         assert isinstance(operator, ApproveReplayOperator)
@@ -247,28 +253,33 @@ class Asked:
         self.xcom: dict[str, Any] = {}
         self.shown: dict[str, Any] = {}
         self.task, self.id, self.map_index = operator, "ti", -1
+        self.dag_run = run_by("ada")
         monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **detail: self.shown.update(detail))
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.xcom[key] = value
 
     def ask(self, approval: bool = True) -> None:
-        dag_run = SimpleNamespace(dag_id="wordcount__replay", run_id="manual__1")
-        context: Any = {"params": {"approval": approval}, "task_instance": self, "ti": self, "dag_run": dag_run}
-        self.operator.execute(context)
+        self.operator.execute(self._context(approval))
 
-    def answer(self, option: str) -> list[str]:
+    def answer(self, option: str, by: str | None = "ada") -> list[str]:
         """The tasks that are skipped then."""
+        with pytest.raises(DownstreamTasksSkipped) as skipped:
+            self.heard(option, by)
+        return [task if isinstance(task, str) else task[0] for task in skipped.value.tasks]
+
+    def heard(self, option: str, by: str | None) -> None:
         event = {
             "chosen_options": [option],
             "params_input": {},
             "responded_at": datetime.now(UTC),
-            "responded_by_user": {"id": "1", "name": "ada"},
+            "responded_by_user": None if by is None else {"id": f"id of {by}", "name": by},
         }
-        context: Any = {"ti": self, "task_instance": self, "task": self.operator}
-        with pytest.raises(DownstreamTasksSkipped) as skipped:
-            self.operator.execute_complete(context, event)
-        return [task if isinstance(task, str) else task[0] for task in skipped.value.tasks]
+        self.operator.execute_complete(self._context(True), event)
+
+    def _context(self, approval: bool) -> Any:
+        params = {"approval": approval}
+        return {"params": params, "task_instance": self, "ti": self, "task": self.operator, "dag_run": self.dag_run}
 
 
 @pytest.fixture
@@ -344,3 +355,96 @@ def test_a_rejection_leads_to_discard_and_is_no_approval(asked: Asked) -> None:
     assert "approved_by" not in asked.xcom
     assert asked.xcom["rejected_by"] == "ada"
     assert asked.xcom["skipmixin_key"] == {"followed": ["discard"]}
+
+
+def test_where_it_is_always_asked_the_form_cannot_do_without(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked(monkeypatch, approval="always")
+    paths = ready(settings)
+
+    with pytest.raises(WAITS):
+        asked.ask(approval=False)
+    publish: Any = asked.operator.dag.get_task("publish")
+    publish.replay = "r"
+    with pytest.raises(AirflowFailException, match="Nobody has approved this"):
+        publish.execute({"params": {"approval": False}, "ti": SimpleNamespace(xcom_pull=lambda **_: None)})
+
+    assert paths.read_state().approval is None
+    assert asked.answer("Approve") == ["discard"], "who triggered it may approve it"
+
+
+def test_an_approval_is_of_one_plan(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch, approval="always")
+    paths = ready(settings)
+    asked.answer("Approve", "bob")
+    plan = msgspec.structs.replace(paths.read_plan(), created_ms=1)
+    paths.plan.write_bytes(msgspec.json.encode(plan))
+    publish: Any = asked.operator.dag.get_task("publish")
+    publish.replay = "r"
+
+    with pytest.raises(AirflowFailException, match="bob has approved an earlier plan"):
+        publish.execute({"params": {}, "ti": SimpleNamespace(xcom_pull=lambda task_ids, key: asked.xcom.get(key))})
+
+
+@pytest.mark.parametrize("by", ["ada", None])
+def test_whoever_triggered_the_run_may_not_approve_it_and_the_question_stays_open(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, by: str | None
+) -> None:
+    asked = Asked(monkeypatch, approval="other person")
+    ready(settings)
+
+    with pytest.raises(WAITS):
+        asked.heard("Approve", by)
+
+    assert asked.xcom == {}
+    assert asked.shown["body"].startswith("ada triggered this run, so somebody else has to approve it.")
+    assert asked.answer("Approve", "bob") == ["discard"]
+    assert asked.xcom["approved_by"] == "bob"
+
+
+def test_whoever_triggered_the_run_may_reject_it(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Asked(monkeypatch, approval="other person").answer("Reject") == ["publish"]
+
+
+def test_a_run_of_a_schedule_may_be_approved_by_anybody(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch, approval="other person")
+    asked.dag_run = run_by(None)
+    ready(settings)
+
+    assert asked.answer("Approve") == ["discard"]
+
+
+def test_only_approvers_may_answer(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch, approvers=["id of bob"])
+    ready(settings)
+
+    for option in ("Approve", "Reject"):
+        with pytest.raises(WAITS):
+            asked.heard(option, "ada")
+    assert asked.shown["assigned_users"] == [{"id": "id of bob", "name": "id of bob"}]
+    assert asked.xcom == {}
+    assert asked.answer("Approve", "bob") == ["discard"]
+
+
+def test_a_rollback_asks_for_what_it_would_do(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: dict[str, Any] = {}
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **detail: shown.update(detail))
+    write_publication(planned(settings, NAME, "r"), "r", "wordcount_hours")
+    dag = replay_dag(NAME, approval="other person")
+    assert isinstance(dag, DAG)
+    ask: Any = dag.get_task("approve_roll_back")
+    context = {
+        "params": {"run": "r"},
+        "task_instance": SimpleNamespace(id="ti"),
+        "dag_run": SimpleNamespace(triggering_user_name="ada"),
+    }
+
+    with pytest.raises(WAITS):
+        ask.execute(context)
+    with pytest.raises(AirflowFailException, match="No run 'another'"):
+        ask.execute({**context, "params": {"run": "another"}})
+
+    assert shown["body"].startswith("ada triggered this run")
+    assert "before `r`:\n\n- `wordcount_hours`" in shown["body"]
+    assert dag.get_task("roll_back").upstream_task_ids == {"approve_roll_back"}

@@ -66,3 +66,12 @@ def test_marking_the_approval_neither_publishes_nor_discards(runs: dict[str, Run
     assert (run.state, len(run.left)) == ("failed", 1)
     assert (run.tasks["publish"], run.tasks["discard"]) == ("failed", "skipped")
     assert run.phases == BEFORE
+
+
+@ANSWERS
+def test_the_answer_of_whoever_triggered_the_run_leaves_the_question_open(runs: dict[str, Run]) -> None:
+    run = runs["approved by two"]
+
+    assert (run.state, run.tasks["approve"], run.left) == ("success", "success", [])
+    assert run.phases == [*BEFORE, "publish", "verify", "quality"]
+    assert run.approved_by == ["airflow bob"]

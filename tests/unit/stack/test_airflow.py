@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 from deltaworks.stack import airflow
 from deltaworks.stack.components import read_components
@@ -20,6 +24,23 @@ def test_credentials_are_made_once_and_belong_to_their_owner(tmp_path: Path) -> 
     assert (first.url, first.user) == ("http://127.0.0.1:1234", "admin")
     assert first.password == second.password
     assert stat.S_IMODE(first.file.stat().st_mode) == 0o600
+
+
+def test_users_of_the_setting_get_passwords_roles_and_may_answer(tmp_path: Path) -> None:
+    settings = Settings.from_environment({}, cwd=tmp_path)
+    software = read_components(settings.infra).software["airflow"]
+    first = airflow.credentials(settings)
+
+    settings = replace(settings, airflow_users="eve:viewer, ada:operator, bob:approver")
+    environment = airflow.environment(settings, software)
+
+    passwords = json.loads(first.file.read_text())
+    assert (list(passwords), passwords["admin"]) == (["admin", "eve", "ada", "bob"], first.password)
+    assert len(set(passwords.values())) == 4
+    assert environment["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"] == "admin:admin,eve:viewer,ada:user,bob:user"
+    assert settings.environment()["DELTAWORKS_AIRFLOW_USERS"] == settings.airflow_users, "for those who ask"
+    with pytest.raises(ConfigurationError, match="no name with a role"):
+        airflow.credentials(replace(settings, airflow_users="ada:boss"))
 
 
 def test_the_environment_is_complete_stays_the_same_and_has_no_database_password(tmp_path: Path) -> None:

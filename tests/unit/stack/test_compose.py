@@ -126,6 +126,7 @@ def test_airflow_has_the_settings_of_the_native_one(services: dict[str, Any]) ->
         "home": "/opt/deltaworks/home/airflow",
         "dags": "/opt/deltaworks/dags",
         "bundles": bundle_config(replace(HERE, project=Path("/opt/deltaworks"))),
+        "users": "admin:admin",
         "passwords_file": "/opt/deltaworks/passwords.json",
         "database_url": "postgresql+psycopg://airflow:${AIRFLOW_DB_PASSWORD:?password of the role airflow}"
         "@postgres:5432/airflow",
