@@ -42,8 +42,8 @@ ROWS = {
     ),
     "providers": Row(
         extras=("airflow", "quality", "spark", "stack"),
-        also=("apache-airflow-providers-fab>=3.10,<4",),
-        tests=("tests/unit/airflow/test_roles.py",),
+        also=("apache-airflow-providers-fab>=3.10,<4", "apache-airflow-providers-openlineage>=2.20,<3"),
+        tests=("tests/unit/airflow/test_openlineage.py", "tests/unit/airflow/test_roles.py"),
     ),
     "pandas-3.0": Row(
         extras=("quality", "stack"), constraints=("pandas==3.0.*", "great-expectations==1.23.*"), tests=(_QUALITY,)

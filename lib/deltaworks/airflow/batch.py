@@ -35,6 +35,7 @@ from airflow.sdk import DAG, AssetOrTimeSchedule, CronDataIntervalTimetable, Par
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
+from deltaworks.airflow import openlineage
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.assets import assets_of
 from deltaworks.airflow.child import command
@@ -170,6 +171,10 @@ class BatchOperator(ChildOperator):
         for asset in self.outlets:
             context["outlet_events"][asset].extra = event.extra
         return [day.isoformat() for day in days]
+
+    def get_openlineage_facets_on_start(self) -> Any:
+        """For OpenLineage: what the job reads and writes."""
+        return openlineage.of_batch(self.access.settings(), self.job).lineage()
 
     def _days(self, settings: Settings, context: Context) -> list[date]:
         """The days of a run, in order.

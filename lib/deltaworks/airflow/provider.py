@@ -10,6 +10,7 @@ from typing import Any
 
 CONNECTION_TYPE = "deltaworks"
 _NAME = "deltaworks"
+_OPERATORS = tuple(f"deltaworks.airflow.{name}" for name in ("batch", "quality", "replay_operators", "supervise"))
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -19,7 +20,7 @@ def get_provider_info() -> dict[str, Any]:
         "name": _NAME,
         "description": "Kafka Streams topologies in typed Python: deploys, supervises, replays and checks them.",
         "integrations": [{"integration-name": _NAME, "tags": ["software"]}],
-        "operators": [_modules("deltaworks.airflow.supervise", "deltaworks.airflow.replay_operators")],
+        "operators": [_modules(*_OPERATORS)],
         "hooks": [_modules("deltaworks.airflow.hook")],
         "triggers": [_modules("deltaworks.airflow.triggers")],
         "notifications": ["deltaworks.airflow.webhook.WebhookNotifier"],

@@ -17,10 +17,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
-from airflow.sdk import DAG, CronTriggerTimetable, task
+from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable
+from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.utils.types import DagRunType
 
+from deltaworks.airflow import openlineage
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.assets import assets_of_checks, checked_asset
 from deltaworks.airflow.docs import when_red
@@ -89,13 +91,34 @@ def quality_dag(name: str, **options: Unpack[PipelineOptions]) -> DAG | None:
         **arguments(options, tags=["quality", name], tasks=DEFAULTS),
     ) as dag:
         passed = assets_of_checks(name, options)
-        task(task_id="check", execution_timeout=_LIMIT, outlets=passed)(check)(name, access=access)
+        CheckOperator(task_id="check", pipeline=name, access=access, execution_timeout=_LIMIT, outlets=passed)
     return dag
 
 
 def dag_id(name: str) -> str:
     """The id of a pipeline's DAG."""
     return f"{name}__quality"
+
+
+class CheckOperator(BaseOperator):
+    """Calls `check`.
+
+    Args:
+        pipeline: name of the pipeline.
+        access: where the settings are from.
+    """
+
+    def __init__(self, *, pipeline: str, access: Access = ENVIRONMENT, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self.access = access
+
+    def execute(self, context: Context) -> dict[str, int]:
+        return check(self.pipeline, context["dag_run"], self.access, context["outlet_events"])
+
+    def get_openlineage_facets_on_start(self) -> Any:
+        """For OpenLineage: what is checked."""
+        return openlineage.of_checks(self.access.settings(), self.pipeline).lineage()
 
 
 def check(name: str, dag_run: Any = None, access: Access = ENVIRONMENT, outlet_events: Any = None) -> dict[str, int]:

@@ -10,7 +10,7 @@ from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from deltaworks.airflow import replay_actions, replay_tasks, reprocess_tasks
+from deltaworks.airflow import openlineage, replay_actions, replay_tasks, reprocess_tasks
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.approvals import APPROVE, REJECT, Approvals
 from deltaworks.airflow.asking import Asks
@@ -136,6 +136,17 @@ class PublishOperator(PhaseOperator):
     def execute_later(self, context: Context, event: Any) -> None:
         """Called when the window has opened; if that was a while ago, the task may have to wait for the next one."""
         self.execute(context)
+
+    def get_openlineage_facets_on_start(self) -> Any:
+        """For OpenLineage: what the replay has read."""
+        return self._flow().lineage()
+
+    def get_openlineage_facets_on_complete(self, ti: Any) -> Any:
+        """For OpenLineage: also the tables that are published."""
+        return self._flow().lineage()
+
+    def _flow(self) -> openlineage.Flow:
+        return openlineage.of_publication(self.access.settings(), self.pipeline, self.replay, self.tables.all)
 
     def _approved_by(self, context: Context) -> str | None:
         settings, ti, plan_ms = self.access.settings(), context["ti"], None

@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from deltaworks.airflow import openlineage
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.triggers import StreamTrigger
 from deltaworks.exits import NO_RESTART
@@ -52,6 +53,10 @@ class SuperviseOperator(BaseOperator):
         )
         self.log.info("waiting for the end of %s, generation %s", self.pipeline, self.generation)
         self.defer(trigger=trigger, method_name="ended")
+
+    def get_openlineage_facets_on_start(self) -> Any:
+        """For OpenLineage: what the stream reads and writes."""
+        return openlineage.of_stream(self.access.settings(), self.pipeline).lineage()
 
     def ended(self, context: Context, event: dict[str, Any]) -> str:
         """Called with the trigger's last observation."""
