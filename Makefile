@@ -75,7 +75,7 @@ check-analysts: .venv/.complete ## Every reader under kills and publishes, old v
 	$(BIN)/python -u -m tests.system.analysts $(PARTS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(MONTH),--month) $(if $(DAYS),--days $(DAYS))
 
 .PHONY: check-operators
-check-operators: .venv/.complete ## What operators see and do in Airflow: days reprocessed by schedule, under kills, and by backfill; ten minutes
+check-operators: .venv/.complete ## What operators see and do in Airflow: days reprocessed by schedule, under kills, and by backfill; dead letters sent again; 20 minutes
 	$(PYTEST) -q tests/system/operators
 
 .PHONY: check-defects
