@@ -177,11 +177,16 @@ class IncidentBook:
                 .where(samples.c.at <= now - _DAY)
                 .group_by(samples.c.pipeline)
             ).all()
-            last = connection.execute(
-                sa.select(samples.c.pipeline, samples.c.generation, samples.c.dead_letters)
+            newest = (
+                sa.select(samples.c.pipeline, sa.func.max(samples.c.at).label("at"))
                 .where(samples.c.at <= now - _HOUR)
-                .distinct(samples.c.pipeline)
-                .order_by(samples.c.pipeline, samples.c.at.desc())
+                .group_by(samples.c.pipeline)
+                .subquery()
+            )
+            last = connection.execute(
+                sa.select(samples.c.pipeline, samples.c.generation, samples.c.dead_letters).join(
+                    newest, sa.and_(samples.c.pipeline == newest.c.pipeline, samples.c.at == newest.c.at)
+                )
             ).all()
             recent = connection.execute(
                 sa.select(samples.c.pipeline, samples.c.generation, samples.c.dead_letters)
@@ -219,7 +224,7 @@ def _read(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> lis
     """Incidents in the order of their ids; of a kind that another version of deltaworks knows, none."""
     known = incidents.c.kind.in_(list(KINDS))
     rows = connection.execute(sa.select(incidents).where(known, *conditions).order_by(incidents.c.id))
-    return [msgspec.convert(dict(row._mapping), Incident) for row in rows]
+    return [Incident(**row._asdict()) for row in rows]
 
 
 def _notice(incident: int, told: Told) -> tuple[Any, ...]:
