@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaworks.control import fence, heartbeat
@@ -110,6 +110,7 @@ def test_what_was_there_before_the_first_look_is_at_least_as_old() -> None:
     assert lag.seconds(at(3)) == 7.0
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0.2, 30.0), st.integers(0, 50)), min_size=1, max_size=3_000), st.floats(0.0, 1.0))
 def test_a_long_lag_is_remembered_in_little_room_and_within_a_few_hundredths(
     steps: list[tuple[float, int]], part: float
