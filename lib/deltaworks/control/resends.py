@@ -9,7 +9,7 @@ since (`kernel.resend`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -35,8 +35,8 @@ from deltaworks.lakehouse import dead_letters
 from deltaworks.lakehouse.dead_letters import Failure, Wanted
 from deltaworks.settings import Settings
 from deltaworks.topology.nodes import AnyNode, Source
-from deltaworks.topology.records import Coordinates, Headers
-from deltaworks.topology.resend import HEADER, SentAgain, header_of, paths, without_header
+from deltaworks.topology.records import Coordinates
+from deltaworks.topology.resend import HEADER, SentAgain, header_of, paths, target, without_header
 
 FORMAT = 1
 PER_TRANSACTION = 1_000
@@ -187,7 +187,7 @@ def send(settings: Settings, planned: Resend, *, by: str, report: Callable[[int]
         left = (each for each in wanted if judge.stays(each) is None)
         while letters := list(islice(left, PER_TRANSACTION)):
             number += 1
-            _send(sink, name, number, letters, folder, by)
+            _send(sink, name, number, letters, folder, by, judge)
             sent += len(letters)
             report(sent)
     return sent
@@ -227,13 +227,24 @@ class _Judge:
             return NO_BYTES
         if _time_ms(letter) < 0:
             return "its timestamp is negative, which no record of Kafka can have"
-        place = letter.operator, letter.record.topic
+        try:
+            operator = self.target(letter)
+        except ValueError as error:
+            return str(error)
+        place = operator, letter.record.topic
         if place not in self._reasons:
             self._reasons[place] = self._reason(*place)
         return self._reasons[place]
 
+    def target(self, letter: Failure) -> str:
+        """The operator to which it is sent."""
+        return target(self._stage_of(letter.operator), letter.operator, letter.headers)
+
+    def _stage_of(self, operator: str) -> Mapping[str, AnyNode]:
+        return next((nodes for nodes in self._nodes if operator in nodes), {})
+
     def _reason(self, operator: str, topic: str) -> str | None:
-        nodes = next((nodes for nodes in self._nodes if operator in nodes), {})
+        nodes = self._stage_of(operator)
         found = paths(nodes, operator)
         if isinstance(found, str):
             return found
@@ -241,7 +252,9 @@ class _Judge:
         return None if any(each.reads(topic) for each in sources) else f"no record of the topic {topic} reaches it"
 
 
-def _send(sink: TransactionalSink, name: str, number: int, letters: Sequence[Failure], folder: Path, by: str) -> None:
+def _send(
+    sink: TransactionalSink, name: str, number: int, letters: Sequence[Failure], folder: Path, by: str, judge: _Judge
+) -> None:
     """One transaction."""
     note = _Sent(by=by, at_ms=clock.wall_ms(), letters=[(each.operator, each.record) for each in letters])
     path = folder / f"{number:012}{_OPEN}"
@@ -249,7 +262,8 @@ def _send(sink: TransactionalSink, name: str, number: int, letters: Sequence[Fai
     reach("resends.noted")
     sink.begin(number, note.digest, number - 1)
     for letter in letters:
-        headers = _headers(name, letter)
+        said = SentAgain(pipeline=name, operator=judge.target(letter), offset=letter.record.offset)
+        headers = (*without_header(letter.headers), (HEADER, said.encode()))
         limit = sink.limit(letter.record.topic)
         if limit is not None and (size := record_size(letter.key, letter.value, headers)) > limit:
             raise ConfigurationError(
@@ -262,11 +276,6 @@ def _send(sink: TransactionalSink, name: str, number: int, letters: Sequence[Fai
     sink.commit()
     reach("resends.committed")
     _settle(path)
-
-
-def _headers(name: str, letter: Failure) -> Headers:
-    said = SentAgain(pipeline=name, operator=letter.operator, offset=letter.record.offset)
-    return (*without_header(letter.headers), (HEADER, said.encode()))
 
 
 def _time_ms(letter: Failure) -> int:

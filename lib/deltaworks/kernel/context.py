@@ -138,8 +138,8 @@ class TaskContext:
         self.scopes: Mapping[str, frozenset[str]] = {}
         """Node -> the nodes that made the records which it gets; see `processors/raw_records.py`."""
         self.keeps_bytes = policy.keep_bytes
-        self.failed_records: Callable[[str, Coordinates], None] | None = None
-        """Told the operator and the record of each dead letter; None: nobody asks."""
+        self.failed_records: Callable[[DeadLetter], None] | None = None
+        """Told of each dead letter of the policy; None: nobody asks."""
         self._header: dict[int, Header] = {}
         """Number of a batch -> the header with which its only record was sent again."""
         self._policy = policy
@@ -357,7 +357,7 @@ class TaskContext:
         self.collector.dead_letter(letter)
         self.metrics.dead_letters += 1
         if self.failed_records is not None:
-            self.failed_records(letter.operator, letter.source)
+            self.failed_records(letter)
 
     def _set_aside(self, own: DeadLetterRecord, letter: DeadLetter) -> None:
         """Writes a dead letter of an error handler, shortened if it is too large for its topic."""

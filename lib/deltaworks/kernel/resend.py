@@ -8,18 +8,18 @@ if it is sent twice, and in a replay in which the first one does not fail.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from struct import iter_unpack, pack
 
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.build import processor
 from deltaworks.kernel.processors.wiring import Wiring, nowhere
-from deltaworks.kernel.records import Coordinates
+from deltaworks.kernel.records import Coordinates, DeadLetter
 from deltaworks.kernel.stores.state import StateReader, StoreChanges
 from deltaworks.kernel.task_times import FAILED, TASK_STORE
-from deltaworks.topology.nodes import AnyNode, Source
-from deltaworks.topology.resend import SentAgain, paths
+from deltaworks.topology.nodes import Source
+from deltaworks.topology.resend import SentAgain, paths, target
 
 BLOCK = 8192
 """Offsets per entry of the store."""
@@ -96,7 +96,17 @@ class Resends:
         self._wiring = wiring
         self._failed = failed
         self._timed = timed
+        self._takes_again = {name for name in wiring.nodes if not isinstance(paths(wiring.nodes, name), str)}
         self._entries: dict[tuple[str, str], Process] = {}
+
+    def failed(self, letter: DeadLetter) -> None:
+        """A record has failed."""
+        try:
+            operator = target(self._wiring.nodes, letter.operator, letter.headers)
+        except ValueError:
+            return
+        if operator in self._takes_again or operator != letter.operator:
+            self._failed.add(operator, letter.source)
 
     def entry(self, source: Source, record: Coordinates, header: bytes | None) -> Process | None:
         """Where a record enters; None: it is skipped.
@@ -133,11 +143,6 @@ class Resends:
         for name in reversed(path):
             alone.processes[name] = processor(wiring.nodes[name], alone)
         return alone.processes[source.name]
-
-
-def resendable(nodes: Mapping[str, AnyNode]) -> frozenset[str]:
-    """The operators of a stage whose records can be sent again."""
-    return frozenset(name for name in nodes if not isinstance(paths(nodes, name), str))
 
 
 def _entry(bits: int) -> bytes:

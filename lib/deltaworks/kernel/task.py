@@ -19,7 +19,7 @@ from deltaworks.kernel.order import Partition, run
 from deltaworks.kernel.processors.build import processor
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Collector, Coordinates, Headers, RecordBatch
-from deltaworks.kernel.resend import FailedRecords, Resends, resendable
+from deltaworks.kernel.resend import FailedRecords, Resends
 from deltaworks.kernel.stores.access import StoreAccess, access
 from deltaworks.kernel.stores.build import Store, build_store
 from deltaworks.kernel.stores.custom import CustomStore
@@ -107,10 +107,8 @@ class Task:
         wiring.punctuation.restore(times)
         self._sources = {topic: node for node in stage.sources for topic in node.topics}
         self._resends = Resends(errors.resends_of, self._wiring, self._failed, self._timed)
-        if errors.resends_of is not None and (again := resendable(nodes)):
-            self._context.failed_records = lambda name, record: (
-                self._failed.add(name, record) if name in again else None
-            )
+        if errors.resends_of is not None:
+            self._context.failed_records = self._resends.failed
         self._patterns = [(re.compile(node.pattern), node) for node in stage.sources if node.pattern is not None]
         clocks = self._wiring.clocks
         self._window_tables = [

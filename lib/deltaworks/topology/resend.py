@@ -121,6 +121,30 @@ def paths(nodes: Mapping[str, AnyNode], operator: str) -> dict[str, Path] | str:
     return found
 
 
+def target(nodes: Mapping[str, AnyNode], operator: str, headers: Headers) -> str:
+    """The operator to which a record is sent again that has failed in `operator`.
+
+    One that was sent again and failed before it came to its operator goes there the next time, too: all other operators
+    have had the record.
+
+    Args:
+        nodes: of the stage.
+        operator: the node that failed.
+        headers: of the dead letter.
+
+    Raises:
+        ValueError: it was sent again with a header that cannot be read.
+    """
+    if (header := header_of(headers)) is None:
+        return operator
+    said = SentAgain.decode(header[1])
+    if isinstance(nodes.get(operator), Source):
+        return said.operator
+    found = paths(nodes, said.operator)
+    before = isinstance(found, dict) and any(operator in path for path in found.values())
+    return said.operator if before else operator
+
+
 _ONE_BY_ONE = Filter | Map | MapValues | SelectKey | Peek | Merge | Branch | Passthrough
 """They make at most one record of a record, and remember nothing."""
 _BEHIND_EXCHANGE = "it reads records that another stage has sent, which are in no topic of yours"

@@ -145,6 +145,15 @@ def test_records_go_back_to_their_partition_with_bytes_and_time(desk: Desk) -> N
     assert desk.created == [f"__deltaworks-{NAME}-resends"]
 
 
+def test_one_that_failed_before_its_operator_goes_there_again(desk: Desk) -> None:
+    desk.fail(0, letter(9, "lines", headers=(header(3),)), letter(10, headers=((HEADER, b"?"),)))
+
+    assert [each.stays is None for each in desk.plan().groups] == [True, False]
+    assert "cannot be read" in str(desk.plan().groups[1].stays)
+    assert desk.send() == 1
+    assert [headers for _, _, _, headers in desk.records] == [(header(9),)]
+
+
 def test_each_is_sent_once(desk: Desk) -> None:
     desk.fail(0, letter(1), letter(2))
     planned = desk.plan()

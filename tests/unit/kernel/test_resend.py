@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.kernel.task_times import TASK_STORE
 from deltaworks.testing import TopologyTestDriver
 from deltaworks.testing.recorded import MicroBatch, Recording, run_recorded
-from deltaworks.topology.resend import HEADER, SentAgain, paths
+from deltaworks.topology.resend import HEADER, SentAgain, paths, target
 
 
 class Code:
@@ -26,6 +27,7 @@ class Code:
 
     def __init__(self) -> None:
         self.fixed = False
+        self.spoiled = False
 
     def price(self, text: str) -> int:
         if text.startswith("x"):
@@ -34,11 +36,16 @@ class Code:
             text = text[1:]
         return int(text)
 
+    def wants(self, key: str, value: str) -> bool:
+        if self.spoiled:
+            raise RuntimeError("it is spoiled")
+        return key != "unwanted"
+
     def topology(self, builder: StreamsBuilder) -> None:
         """The whole stream is counted; of the prices of wanted keys a sum is made, and they are written."""
-        lines = builder.stream("in", key=str, value=str)
+        lines = builder.stream("in", key=str, value=str, name="lines")
         lines.group_by_key().count(store="all")
-        wanted = lines.filter(lambda key, _: key != "unwanted", name="wanted")
+        wanted = lines.filter(self.wants, name="wanted")
         prices = wanted.map_values(self.price, value=int, name="price")
         prices.group_by_key().reduce(lambda total, price: total + price, store="sums")
         prices.to("out")
@@ -118,6 +125,24 @@ def test_one_that_fails_again_is_told_apart_and_can_be_sent_again(code: Code) ->
     resend(driver, letter)
     assert sums(driver)["sums"] == {"k": 5}, "the second one has taken the place of the first"
     resend(driver, second)
+    assert sums(driver) == {"all": {"k": 3}, "sums": {"k": 7}}
+
+
+def test_one_that_fails_before_its_operator_goes_there_the_next_time(code: Code) -> None:
+    """Those beside its operator have had it: the operator before it may not hand it to them, nor may the source."""
+    driver, letter = failed_once(code)
+    code.fixed, code.spoiled = True, True
+    resend(driver, letter)
+    _, second = driver.dead_letters
+    assert (second.operator, second.headers) == ("wanted", again(letter))
+    code.spoiled = False
+
+    nodes = {node.name: node for stage in code.pipeline().plan().stages for node in stage.nodes}
+    assert target(nodes, second.operator, second.headers) == "price"
+    assert target(nodes, "lines", again(msgspec.structs.replace(letter, operator="renamed"))) == "renamed"
+    resend(driver, second)
+    assert sums(driver)["sums"] == {"k": 5}, "the operator that failed is not the one to which it goes"
+    resend(driver, msgspec.structs.replace(second, operator="price"))
     assert sums(driver) == {"all": {"k": 3}, "sums": {"k": 7}}
 
 
