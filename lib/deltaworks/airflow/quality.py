@@ -105,8 +105,10 @@ class CheckOperator(BaseOperator):
 
     Args:
         pipeline: name of the pipeline.
-        access: where the settings are from.
+        access: where the settings are from; the page of a run shows it.
     """
+
+    template_fields: Sequence[str] = ("access",)
 
     def __init__(self, *, pipeline: str, access: Access = ENVIRONMENT, **kwargs: Any) -> None:
         super().__init__(**kwargs)
