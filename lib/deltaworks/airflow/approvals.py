@@ -55,7 +55,7 @@ class Approvals:
         return [HITLUser(id=name, name=name) for name in self.approvers] or None
 
     def note(self, dag_run: Any) -> str:
-        """What the question says about who may approve; empty: nothing."""
+        """Says in the question who may not approve; empty: nobody is excluded."""
         name = self._excluded(dag_run)
         return "" if name is None else f"{name} triggered this run, so somebody else has to approve it.\n\n"
 

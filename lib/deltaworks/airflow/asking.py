@@ -1,4 +1,4 @@
-"""What all questions to a person have in common: an answer counts if `approvals` says so."""
+"""Questions to a person: an answer counts if `approvals` says so."""
 
 from __future__ import annotations
 

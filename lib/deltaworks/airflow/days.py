@@ -20,13 +20,12 @@ from datetime import timedelta
 from typing import Any, Unpack
 
 from airflow.sdk import DAG, AssetAlias, task
-from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.assets import URI, table_asset
-from deltaworks.airflow.docs import when_red
 from deltaworks.airflow.events import TableEvent, cut_of
-from deltaworks.airflow.options import DEFAULTS, DagOptions, access_of, arguments, run_types
+from deltaworks.airflow.home_dags import home_dag
+from deltaworks.airflow.options import DagOptions, access_of
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 
@@ -54,16 +53,14 @@ def days_dag(
     """
     access = access_of(options)
     table_asset("t", asset_uri)
-    with DAG(
-        dag_id=DAG_ID,
-        description="Updates the assets of tables when a day of theirs has closed.",
+    with home_dag(
+        DAG_ID,
+        "Updates the assets of tables when a day of theirs has closed.",
+        __doc__,
+        options,
+        access,
         schedule=every,
-        catchup=False,
-        max_active_runs=1,
-        allowed_run_types=run_types(DagRunType.SCHEDULED, DagRunType.MANUAL),
-        dagrun_timeout=timedelta(minutes=30),
-        doc_md=when_red(access.parsed().docs_url, str(__doc__)),
-        **arguments(options, tags=["streams"], tasks=DEFAULTS),
+        limit=timedelta(minutes=30),
     ) as dag:
         task(task_id=_TELL, execution_timeout=timedelta(minutes=10), outlets=[AssetAlias(ALIAS)])(tell)(
             after=after, asset_uri=asset_uri, access=access

@@ -40,7 +40,6 @@ from deltaworks.airflow.options import (
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, reporter, requester
 from deltaworks.control import jobs
 from deltaworks.control.roles import Action
-from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ class ApproveResendOperator(Asks, ApprovalOperator):
 
 
 def markdown(planned: Resend) -> str:
-    """What would be sent, and what stays and why, as a table."""
+    """Shows what would be sent, and what stays and why."""
     rows = [
         f"| `{each.operator}` | `{each.error_class}` | {each.count:,} | {each.again or ''} | {each.stays or 'yes'} |"
         for each in planned.groups
@@ -165,7 +164,7 @@ def markdown(planned: Resend) -> str:
 
 
 def _found(settings: Settings, params: Any, ti: Any) -> Resend:
-    """What `look` has found, without what was sent since."""
+    """Plans again what `look` has found; leaves out what was sent since."""
     from deltaworks.control import resends
 
     newest = ti.xcom_pull(task_ids="look", key="newest") or {}
@@ -173,21 +172,10 @@ def _found(settings: Settings, params: Any, ti: Any) -> Resend:
 
 
 def _wanted(params: Any) -> Wanted:
-    from deltaworks.lakehouse import catalog, dead_letters
+    from deltaworks.lakehouse.dead_letters import Wanted
 
-    since, until = (None if params[name] is None else catalog.time_of(params[name]) for name in ("since", "until"))
-    if since is not None and until is not None and since >= until:
-        raise ConfigurationError(
-            f"The range of times is empty: {params['since']} to {params['until']}.", hint="Since is the earlier one"
-        )
-    key = params["key"]
-    return dead_letters.Wanted(
-        operator=params["operator"] or None,
-        error=params["error"] or None,
-        key=key.encode() if key else None,
-        since=since,
-        until=until,
-    )
+    # A field that is left empty stands for any.
+    return Wanted.of(**{name: params[name] or None for name in ("operator", "error", "key", "since", "until")})
 
 
 def _form(names: list[str]) -> dict[str, Param]:

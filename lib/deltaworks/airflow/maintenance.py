@@ -17,11 +17,10 @@ from datetime import timedelta
 from typing import Any, Unpack
 
 from airflow.sdk import DAG, task
-from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
-from deltaworks.airflow.docs import when_red
-from deltaworks.airflow.options import DEFAULTS, DagOptions, access_of, arguments, run_types
+from deltaworks.airflow.home_dags import home_dag
+from deltaworks.airflow.options import DagOptions, access_of
 
 log = logging.getLogger(__name__)
 DAG_ID = "streams__maintenance"
@@ -39,16 +38,14 @@ def maintenance_dag(
         options: see `DagOptions`.
     """
     access = access_of(options)
-    with DAG(
-        dag_id=DAG_ID,
-        description="Removes unused code archives and replays that were left alone; writes the table `catalog`.",
+    with home_dag(
+        DAG_ID,
+        "Removes unused code archives and replays that were left alone; writes the table `catalog`.",
+        __doc__,
+        options,
+        access,
         schedule=schedule,
-        catchup=False,
-        max_active_runs=1,
-        allowed_run_types=run_types(DagRunType.SCHEDULED, DagRunType.MANUAL),
-        dagrun_timeout=timedelta(hours=1),
-        doc_md=when_red(access.parsed().docs_url, str(__doc__)),
-        **arguments(options, tags=["streams"], tasks=DEFAULTS),
+        limit=timedelta(hours=1),
     ) as dag:
         task(task_id="clean", execution_timeout=timedelta(minutes=30))(clean)(access=access, keep_replays=keep_replays)
         task(task_id="catalog", execution_timeout=timedelta(minutes=30))(catalog)(access=access)

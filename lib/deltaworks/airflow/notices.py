@@ -25,11 +25,10 @@ from urllib.parse import quote
 import msgspec
 from airflow.sdk import DAG, BaseNotifier, task
 from airflow.sdk.exceptions import AirflowException
-from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import Access
-from deltaworks.airflow.docs import when_red
-from deltaworks.airflow.options import DEFAULTS, DagOptions, access_of, arguments, run_types
+from deltaworks.airflow.home_dags import home_dag
+from deltaworks.airflow.options import DagOptions, access_of
 from deltaworks.control.incidents import KINDS, Incident, runbook
 from deltaworks.errors import ConfigurationError
 
@@ -43,7 +42,7 @@ DAG_ID = "streams__notices"
 OTHERS = "*"
 """In a mapping of notifiers: the pipelines that it does not name, and the home."""
 _MAIL = {"subject": "{{ incident.title }}", "html_content": "{{ incident.html }}"}
-"""What a mail says unless its notifier says so."""
+"""Subject and text of a mail whose notifier has none of its own."""
 _DAGS: dict[str, str] = {"quality_failed": "quality", "approval_waits": "replay"}
 """Kind -> the DAG of its pipeline; the others have `stream`."""
 
@@ -65,16 +64,14 @@ def notices_dag(notifiers: Notifiers, every: timedelta = timedelta(minutes=1), *
     def tell_all(**context: Any) -> list[str]:
         return tell(context, chosen, access)
 
-    with DAG(
-        dag_id=DAG_ID,
-        description="Tells people of incidents of all streams, and when they are over.",
+    with home_dag(
+        DAG_ID,
+        "Tells people of incidents of all streams, and when they are over.",
+        __doc__,
+        options,
+        access,
         schedule=every,
-        catchup=False,
-        max_active_runs=1,
-        allowed_run_types=run_types(DagRunType.SCHEDULED, DagRunType.MANUAL),
-        dagrun_timeout=timedelta(minutes=30),
-        doc_md=when_red(access.parsed().docs_url, str(__doc__)),
-        **arguments(options, tags=["streams"], tasks=DEFAULTS),
+        limit=timedelta(minutes=30),
     ) as dag:
         task(task_id="tell", execution_timeout=timedelta(minutes=10))(tell_all)()
     return dag

@@ -24,11 +24,10 @@ from typing import Any, Unpack
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, task
-from airflow.utils.types import DagRunType
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
-from deltaworks.airflow.docs import when_red
-from deltaworks.airflow.options import FIRST, DagOptions, access_of, arguments, run_types
+from deltaworks.airflow.home_dags import home_dag
+from deltaworks.airflow.options import FIRST, DagOptions, access_of
 from deltaworks.airflow.stream import dag_id
 from deltaworks.control.model import Decision
 from deltaworks.errors import DeltaworksError, StackError
@@ -48,16 +47,15 @@ def reconcile_dag(every: timedelta = timedelta(minutes=1), **options: Unpack[Dag
         options: see `DagOptions`.
     """
     access = access_of(options)
-    with DAG(
-        dag_id=DAG_ID,
-        description="Restarts streams that should run but do not; supervises streams that nobody watches.",
+    with home_dag(
+        DAG_ID,
+        "Restarts streams that should run but do not; supervises streams that nobody watches.",
+        __doc__,
+        options,
+        access,
         schedule=every,
-        catchup=False,
-        max_active_runs=1,
-        allowed_run_types=run_types(DagRunType.SCHEDULED, DagRunType.MANUAL),
-        dagrun_timeout=timedelta(minutes=10),
-        doc_md=when_red(access.parsed().docs_url, str(__doc__)),
-        **arguments(options, tags=["streams"], tasks=FIRST),
+        limit=timedelta(minutes=10),
+        tasks=FIRST,
     ) as dag:
         runs = task(task_id="look", execution_timeout=timedelta(minutes=5))(look)(access=access)
         TriggerDagRunOperator.partial(

@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deltaworks import clock
+from deltaworks.errors import ConfigurationError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 """The option of every listing; its documents are in `listings`."""
@@ -162,6 +163,23 @@ def plain(value: Any) -> Any:
             return [plain(each) for each in value]
         case _:
             return value
+
+
+def require_agreement(question: str, what: str, *, hint: str, silent: bool = False) -> None:
+    """Asks whether to go on; ends the command if the answer is no.
+
+    Args:
+        question: such as `Delete?`.
+        what: what would be done, in an error.
+        hint: how to do it without being asked.
+        silent: nothing may be printed.
+
+    Raises:
+        ConfigurationError: there is nobody to ask.
+    """
+    if silent or not sys.stdin.isatty():
+        raise ConfigurationError(f"Nobody can be asked whether to {what}.", hint=hint)
+    typer.confirm(question, abort=True)
 
 
 def print_error(message: str) -> None:

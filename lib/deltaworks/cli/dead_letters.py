@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltaworks.cli.console import AsJson, Steps, bytes_text, out, print_json, print_table, shortened
+from deltaworks.cli.console import (
+    AsJson,
+    Steps,
+    bytes_text,
+    out,
+    print_json,
+    print_table,
+    require_agreement,
+    shortened,
+)
 from deltaworks.cli.pipelines import Name, user
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
@@ -17,7 +25,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from deltaworks.control.resends import Resend
-    from deltaworks.lakehouse.dead_letters import Wanted
 
 _TEXT = 60
 
@@ -55,7 +62,7 @@ def list_failures(
 
     settings = Settings.from_environment()
     table = _table(settings, name)
-    wanted = _wanted(operator, error, key, since, until)
+    wanted = dead_letters.Wanted.of(operator=operator, error=error, key=key, since=since, until=until)
     if records:
         found = dead_letters.newest(settings.tables, table, wanted, limit)
         if as_json:
@@ -140,25 +147,26 @@ def resend(
     """
     from deltaworks.cli import listings
     from deltaworks.control import resends
+    from deltaworks.lakehouse.dead_letters import Wanted
 
     settings, steps = Settings.from_environment(), Steps(silent=as_json)
-    planned = resends.plan(settings, name, _wanted(operator, error, key, since, until))
+    wanted = Wanted.of(operator=operator, error=error, key=key, since=since, until=until)
+    planned = resends.plan(settings, name, wanted)
+    readers = resends.readers(settings, planned)
     if not as_json:
-        _show_plan(planned)
+        _show_plan(planned, readers)
     if dry_run or not planned.count:
-        return print_json(listings.Resent.of(planned, 0)) if as_json else None
+        return print_json(listings.Resent.of(planned, readers, 0)) if as_json else None
     if not yes:
-        if as_json or not sys.stdin.isatty():
-            raise ConfigurationError("Nobody can be asked whether to send these.", hint="--yes sends without asking")
-        typer.confirm("Send?", abort=True)
+        require_agreement("Send?", "send these", hint="--yes sends without asking", silent=as_json)
     with steps.step(f"send {planned.count:,} records to {name}") as report:
         sent = resends.send(settings, planned, by=user(), report=lambda count: report(f"{count:,} sent"))
     if as_json:
-        return print_json(listings.Resent.of(planned, sent))
+        return print_json(listings.Resent.of(planned, readers, sent))
     out.print(f"{sent:,} sent. Those that fail again are dead letters again: deltaworks dead-letters list {name}")
 
 
-def _show_plan(planned: Resend) -> None:
+def _show_plan(planned: Resend, readers: list[str]) -> None:
     from deltaworks.topology.resend import HEADER
 
     print_table(
@@ -171,25 +179,10 @@ def _show_plan(planned: Resend) -> None:
         right=("count", "failed again"),
     )
     if planned.count:
-        others = f"{', '.join(planned.readers)} and others" if planned.readers else "Other pipelines"
+        others = f"{', '.join(readers)} and others" if readers else "Other pipelines"
         topics = ", ".join(planned.topics)
         text = f"{others} that read {topics} skip them; consumers of other systems find the header {HEADER}."
         out.print(text, markup=False)
-
-
-def _wanted(operator: str | None, error: str | None, key: str | None, since: str | None, until: str | None) -> Wanted:
-    from deltaworks.lakehouse import dead_letters
-
-    wanted = dead_letters.Wanted(
-        operator=operator,
-        error=error,
-        key=None if key is None else key.encode(),
-        since=_time(since),
-        until=_time(until),
-    )
-    if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
-        raise ConfigurationError(f"The range of times is empty: {since} to {until}.", hint="--since is the earlier one")
-    return wanted
 
 
 def _table(settings: Settings, name: str) -> str:
@@ -197,12 +190,6 @@ def _table(settings: Settings, name: str) -> str:
     from deltaworks.control import jobs, resends
 
     return resends.table_of(jobs.load(settings, name))
-
-
-def _time(text: str | None) -> datetime | None:
-    from deltaworks.lakehouse import catalog
-
-    return None if text is None else catalog.time_of(text)
 
 
 def _shown(time: datetime) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltaworks.cli.console import AsJson, Steps, out, print_json, print_table
+from deltaworks.cli.console import AsJson, Steps, out, print_json, print_table, require_agreement
 from deltaworks.cli.pipelines import user
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
@@ -59,9 +59,7 @@ def erase(
         _show_found(pipeline, found)
         if dry_run:
             return
-        if not sys.stdin.isatty():
-            raise ConfigurationError("Nobody can be asked whether to delete this.", hint="--yes deletes without asking")
-        typer.confirm("Delete?", abort=True)
+        require_agreement("Delete?", "delete this", hint="--yes deletes without asking")
     with steps.step(f"erase from {pipeline}") as report:
         done = erasing.erase(settings, pipeline, person, by=user(), reason=reason, report=report)
     if as_json:

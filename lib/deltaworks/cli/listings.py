@@ -755,13 +755,13 @@ class Resent(_Document, frozen=True, kw_only=True):
     """Other pipelines that read the topics, and skip the records."""
 
     @classmethod
-    def of(cls, planned: Resend, sent: int) -> Resent:
+    def of(cls, planned: Resend, readers: list[str], sent: int) -> Resent:
         return cls(
             pipeline=planned.pipeline,
             planned=planned.count,
             sent=sent,
             groups=[ResentListed._from(each) for each in planned.groups],
-            readers=list(planned.readers),
+            readers=readers,
         )
 
 

@@ -9,8 +9,8 @@ since (`kernel.resend`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -24,14 +24,14 @@ from deltaworks.config import Kafka
 from deltaworks.control import jobs
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import ConfigurationError, KafkaTopicError
+from deltaworks.errors import ConfigurationError, DeltaworksError, KafkaTopicError
 from deltaworks.faults import reach
 from deltaworks.files import alone, make_folder, replace_file, sync_folder
 from deltaworks.kafka import admin
 from deltaworks.kafka.control_topic import markers_place, markers_specification
 from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.sizes import record_size
-from deltaworks.lakehouse import dead_letters
+from deltaworks.lakehouse import catalog, dead_letters
 from deltaworks.lakehouse.dead_letters import Failure, Wanted
 from deltaworks.settings import Settings
 from deltaworks.topology.nodes import AnyNode, Source
@@ -84,11 +84,14 @@ class Resend:
     pipeline: str
     groups: tuple[Group, ...]
     """Those that are sent first, the most frequent first."""
-    readers: tuple[str, ...]
-    """Other pipelines of the project that read the topics; they skip the records."""
-    topics: tuple[str, ...]
-    """Where the records go."""
+    wanted: Wanted
+    """Which dead letters were meant."""
     letters: frozenset[Letter] = field(repr=False)
+
+    @property
+    def topics(self) -> list[str]:
+        """Where the records go."""
+        return sorted({record.topic for _, record in self.letters})
 
     @property
     def newest(self) -> Newest:
@@ -136,14 +139,19 @@ def plan(settings: Settings, name: str, wanted: Wanted, up_to: Newest | None = N
         Group(operator=operator, error_class=error, count=count, again=again[operator, error, stays], stays=stays)
         for (operator, error, stays), count in sorted(counts.items(), key=lambda each: (each[0][2] or "", -each[1]))
     ]
-    topics = sorted({record.topic for _, record in letters})
-    return Resend(
-        pipeline=name,
-        groups=tuple(groups),
-        readers=tuple(_others(settings, name, topics)),
-        topics=tuple(topics),
-        letters=frozenset(letters),
-    )
+    return Resend(pipeline=name, groups=tuple(groups), wanted=wanted, letters=frozenset(letters))
+
+
+def readers(settings: Settings, planned: Resend) -> list[str]:
+    """Other pipelines of the project that read the topics of a plan; they skip the records."""
+    if not planned.topics:
+        return []
+    found = []
+    for other in jobs.names(settings):
+        with suppress(DeltaworksError):  # one that cannot be loaded does not run
+            if other != planned.pipeline and any(map(jobs.load(settings, other).plan().uses, planned.topics)):
+                found.append(other)
+    return found
 
 
 def send(settings: Settings, planned: Resend, *, by: str, report: Callable[[int], None] = lambda sent: None) -> int:
@@ -182,9 +190,9 @@ def send(settings: Settings, planned: Resend, *, by: str, report: Callable[[int]
             else:
                 path.unlink()
         judge = _Judge(pipeline, _sent(folder))
-        everything = dead_letters.every(settings.tables, table_of(pipeline), Wanted())
-        wanted = (each for each in everything if (each.operator, each.record) in planned.letters)
-        left = (each for each in wanted if judge.stays(each) is None)
+        meant = dead_letters.every(settings.tables, table_of(pipeline), planned.wanted)
+        chosen = (each for each in meant if (each.operator, each.record) in planned.letters)
+        left = (each for each in chosen if judge.stays(each) is None)
         while letters := list(islice(left, PER_TRANSACTION)):
             number += 1
             _send(sink, name, number, letters, folder, by, judge)
@@ -279,8 +287,7 @@ def _send(
 
 
 def _time_ms(letter: Failure) -> int:
-    time = letter.timestamp
-    return (time.replace(tzinfo=time.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+    return (catalog.in_utc(letter.timestamp) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _sent(folder: Path) -> frozenset[Letter]:
@@ -310,17 +317,3 @@ def _require_topics(cluster: Kafka, planned: Resend) -> None:
                 f"Partition {record.partition} of topic '{record.topic}' does not exist any more.",
                 hint="a record can only be sent again to the partition in which it failed",
             )
-
-
-def _others(settings: Settings, name: str, topics: Iterable[str]) -> Iterator[str]:
-    """Other pipelines of the project that read one of the topics."""
-    wanted = list(topics)
-    for other in jobs.names(settings):
-        if other == name or not wanted:
-            continue
-        try:
-            sources = [node for stage in jobs.load(settings, other).plan().stages for node in stage.sources]
-        except ConfigurationError:
-            continue  # it cannot run
-        if any(source.reads(topic) for source in sources for topic in wanted):
-            yield other

@@ -99,7 +99,18 @@ class Partition:
                     yield columns
 
     def _decode(self, number: int, indices: range) -> Iterator[Columns]:
-        if self._source.timestamp_extractor is None and not self._has_resend(number, indices):
+        """A record that is sent again is decoded when its predecessors have been processed."""
+        start = indices.start
+        for index, header in self._resends_in(number, indices):
+            yield from self._decode_together(number, range(start, index))
+            yield from self._sent_again(number, index, header)
+            start = index + 1
+        yield from self._decode_together(number, range(start, indices.stop))
+
+    def _decode_together(self, number: int, indices: range) -> Iterator[Columns]:
+        if not indices:
+            return iter(())
+        if self._source.timestamp_extractor is None:
             try:
                 self._require_wanted(number, indices)
                 return iter((self._columns(number, indices),))
@@ -119,14 +130,6 @@ class Partition:
         all_headers: list[Headers] = []
         columns = Columns(number, good, [], [], [], all_headers)
         for index in indices:
-            header = None if batch.headers is None or self._resends is None else header_of(batch.headers[index])
-            if header is not None:
-                if good:
-                    yield columns
-                    good, all_headers = [], []
-                    columns = Columns(number, good, [], [], [], all_headers)
-                yield from self._sent_again(number, index, header)
-                continue
             key_bytes, value_bytes = batch.keys[index], batch.values[index]
             try:
                 self._require_wanted(number, range(index, index + 1))
@@ -164,11 +167,13 @@ class Partition:
         if good:
             yield columns
 
-    def _has_resend(self, number: int, indices: range) -> bool:
-        headers = self._context.batches[number].headers
-        if headers is None or self._resends is None:
-            return False
-        return any(each and header_of(each) is not None for each in headers[indices.start : indices.stop])
+    def _resends_in(self, number: int, indices: range) -> list[tuple[int, Header]]:
+        """The records that are sent again, with their headers."""
+        all_headers = self._context.batches[number].headers
+        if all_headers is None or self._resends is None:
+            return []
+        found = ((index, header_of(all_headers[index])) for index in indices if all_headers[index])
+        return [(index, header) for index, header in found if header is not None]
 
     def _sent_again(self, number: int, index: int, header: Header) -> Iterator[Columns]:
         """Takes a record that failed and is sent again; its predecessors have been processed."""
@@ -182,7 +187,7 @@ class Partition:
         if entry is None:
             return context.drop()
         context.sent_again(header)
-        for columns in self._decode_each(context.number, range(1)):
+        for columns in self._decode_together(context.number, range(1)):
             columns.entry = entry
             yield columns
 

@@ -96,7 +96,8 @@ class Resends:
         self._wiring = wiring
         self._failed = failed
         self._timed = timed
-        self._takes_again = {name for name in wiring.nodes if not isinstance(paths(wiring.nodes, name), str)}
+        self._takes_again: dict[str, bool] = {}
+        """Operator -> whether its records can be sent again, as far as somebody has asked."""
         self._entries: dict[tuple[str, str], Process] = {}
 
     def failed(self, letter: DeadLetter) -> None:
@@ -105,8 +106,13 @@ class Resends:
             operator = target(self._wiring.nodes, letter.operator, letter.headers)
         except ValueError:
             return
-        if operator in self._takes_again or operator != letter.operator:
+        if operator != letter.operator or self._is_taken_again(operator):
             self._failed.add(operator, letter.source)
+
+    def _is_taken_again(self, operator: str) -> bool:
+        if operator not in self._takes_again:
+            self._takes_again[operator] = not isinstance(paths(self._wiring.nodes, operator), str)
+        return self._takes_again[operator]
 
     def entry(self, source: Source, record: Coordinates, header: bytes | None) -> Process | None:
         """Where a record enters; None: it is skipped.

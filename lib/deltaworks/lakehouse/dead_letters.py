@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deltaworks.errors import ConfigurationError
 from deltaworks.lakehouse import catalog
 from deltaworks.topology.records import Coordinates
 
@@ -36,6 +37,22 @@ class Wanted:
     """Timestamps of records from then on."""
     until: datetime | None = None
     """Timestamps of records before that."""
+
+    @classmethod
+    def of(
+        cls, *, operator: str | None, error: str | None, key: str | None, since: str | None, until: str | None
+    ) -> Wanted:
+        """As people say it.
+
+        Raises:
+            ConfigurationError: a time is none, or none lies between the two.
+        """
+        begin, end = (None if text is None else catalog.time_of(text) for text in (since, until))
+        if begin is not None and end is not None and begin >= end:
+            raise ConfigurationError(
+                f"The range of times is empty: {since} to {until}.", hint="since is the earlier one"
+            )
+        return cls(operator=operator, error=error, key=None if key is None else key.encode(), since=begin, until=end)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import pytest
 from deltaworks.cli import listings
 from deltaworks.control import resends
 from deltaworks.control.resends import Resend
+from deltaworks.lakehouse.dead_letters import Wanted
 from deltaworks.topology.records import Coordinates
 from tests.unit.cli.test_documents import Terminal
 from tests.unit.lakehouse.lake import run as fill
@@ -67,8 +68,9 @@ def test_what_would_be_sent_again_is_shown_first(terminal: Terminal, monkeypatch
     assert group.stays == "the topology has no such operator"
     assert "0 dead letters of orders can be sent again" in shown and "no such operator" in shown
     letters = frozenset({("op", Coordinates("raw", 0, 1))})
-    some = Resend(pipeline="orders", groups=(), readers=("clicks",), topics=("raw",), letters=letters)
+    some = Resend(pipeline="orders", groups=(), wanted=Wanted(), letters=letters)
     monkeypatch.setattr(resends, "plan", lambda *_: some)
+    monkeypatch.setattr(resends, "readers", lambda *_: ["clicks"])
     assert "Nobody can be asked whether to send these" in terminal(
         "dead-letters", "resend", "orders", "--json", code=78
     )
