@@ -75,8 +75,8 @@ check-analysts: .venv/.complete ## Every reader under kills and publishes, old v
 	$(BIN)/python -u -m tests.system.analysts $(PARTS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(MONTH),--month) $(if $(DAYS),--days $(DAYS))
 
 .PHONY: check-operators
-check-operators: .venv/.complete ## What operators see and do in Airflow: days reprocessed by schedule, under kills, and by backfill; dead letters sent again; 20 minutes
-	$(PYTEST) -q tests/system/operators
+check-operators: .venv/.complete ## What operators see and do in Airflow, in a real browser as each role: deploy, break, notices, dead letters, replays, days by schedule, under kills; needs Chromium; 40 minutes: [PICTURES=folder]
+	PICTURES=$(PICTURES) $(BIN)/python -m pytest -q tests/system/operators
 
 .PHONY: check-defects
 check-defects: .venv/.complete ## Plant defects into the tables of every job: what does the gate stop, and does it let clean runs pass
@@ -154,6 +154,10 @@ dist: .venv/.complete ## Build the wheel, of which the image is made, and the so
 docs: .venv/.complete ## Build the documentation site into build/site; checks every link; needs no network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
+
+.PHONY: screenshots
+screenshots: .venv/.complete ## Take the pictures of Airflow's pages in the docs anew, after `make demo`; needs Chromium: [PICTURES="form supervise"]
+	PYTHONPATH=. $(BIN)/python docs/screenshots/take.py $(PICTURES)
 
 .PHONY: docs-coverage
 docs-coverage: .venv/.complete ## Write docs/kafka-streams.md anew, from the mapping and the proofs in tests/coverage_table

@@ -196,7 +196,7 @@ def _form(names: list[str]) -> dict[str, Param]:
 
 
 def _text(title: str, description: str) -> Param:
-    return Param("", type="string", title=title, description=description)
+    return Param(None, type=["null", "string"], title=title, description=description)
 
 
 def _time(title: str, description: str) -> Param:

@@ -35,7 +35,7 @@ def action(name: str, params: Any = None, ask: bool = False) -> str:
         params: the form.
         ask: whether a person has to approve a rollback.
     """
-    chosen, run = params["action"], params["run"].strip()
+    chosen, run = params["action"], (params["run"] or "").strip()
     if chosen != "replay" and not run:
         raise AirflowFailException(f"Say which replay to {chosen}: the field Run is empty.")
     if chosen == "replay" and run:

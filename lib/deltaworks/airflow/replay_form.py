@@ -66,8 +66,8 @@ def replay_form(tables: Tables, *, approval_required: bool = False) -> dict[str,
             description="The fields after Run are for a new replay.",
         ),
         "run": Param(
-            "",
-            type="string",
+            None,
+            type=["null", "string"],
             title="Run",
             description="The replay to roll back or discard: the id of its run of this DAG, or of the replay itself "
             "(log of `plan`). Empty for a new replay.",

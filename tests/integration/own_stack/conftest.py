@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -107,10 +109,23 @@ class NewPipeline:
 def new_pipeline() -> Iterator[NewPipeline]:
     """Nothing is changed in the copy but one file in `jobs/`. The stream does not run yet."""
     name = f"words{secrets.token_hex(3)}"
+    with stack_of_a_copy(name, lambda project: job_file(project, name).write_text(JOB.format(name=name))) as stack:
+        yield stack
+
+
+@contextmanager
+def stack_of_a_copy(name: str, prepare: Callable[[Path], object], **changes: Any) -> Iterator[NewPipeline]:
+    """A copy of the repository, and its stack, until the end of the block.
+
+    Args:
+        name: of a pipeline that `prepare` writes.
+        prepare: is called with the copy before anything starts.
+        changes: settings other than the usual ones.
+    """
     with tempfile.TemporaryDirectory(prefix="deltaworks-copy-") as folder:
         top = reachable(Path(folder))
         project = copied(top / "project")
-        (project / "jobs" / f"{name}.py").write_text(JOB.format(name=name))
+        prepare(project)
         home = top / "home"
         home.mkdir()
         package = project / "lib"
@@ -119,6 +134,7 @@ def new_pipeline() -> Iterator[NewPipeline]:
             project=project,
             infra=project / "infra",
             python_path=(package, project, package),
+            **changes,
         )
         try:
             up(settings, tethered=True)
@@ -128,6 +144,11 @@ def new_pipeline() -> Iterator[NewPipeline]:
                 yield NewPipeline(name, project, settings, airflow)
         finally:
             down(settings)
+
+
+def job_file(project: Path, name: str) -> Path:
+    """Where a project has a pipeline."""
+    return project / "jobs" / f"{name}.py"
 
 
 def copied(to: Path) -> Path:

@@ -112,6 +112,11 @@ def _parsed(bag_class: Any, file: Path, root: Path, bundle: str) -> dict[str, An
     }
 
 
+def _demanded(field: Any) -> bool:
+    """Whether the form's button works only once somebody has filled this field, by the rule of Airflow's pages."""
+    return "null" not in field.schema.get("type", "null") and (not field.has_value or field.value == "")
+
+
 def _facts(dag: Any) -> dict[str, Any]:
     return {
         "tags": sorted(dag.tags),
@@ -122,6 +127,7 @@ def _facts(dag: Any) -> dict[str, Any]:
         "max_active_runs": dag.max_active_runs,
         "run_types": sorted(dag.allowed_run_types or ()),
         "params": list(dag.params),
+        "demanded": [name for name in dag.params if _demanded(dag.params.get_param(name))],
         "tasks": {
             task.task_id: {
                 "owner": task.owner,

@@ -118,7 +118,7 @@ def run(
             if conf is None:
                 new = {
                     "action": "replay",
-                    "run": "",
+                    "run": None,
                     "reason": "prices",
                     "approval": approval,
                 }  # `dag.test` keeps the last

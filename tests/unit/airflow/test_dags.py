@@ -193,6 +193,13 @@ def test_a_replay_has_a_form_and_runs_when_somebody_says_so(dags: dict[str, dict
     assert {*BY_HAND, "backfill"} <= set(dag["run_types"])
 
 
+def test_a_form_demands_only_what_every_run_needs(dags: dict[str, dict[str, Any]]) -> None:
+    demanded = {dag_id: dag["demanded"] for dag_id, dag in dags.items() if dag["demanded"]}
+
+    replays = {f"{name}__replay": ["reason"] for name in PIPELINES}
+    assert demanded == {**replays, "streams__dead_letters": ["pipeline"]}
+
+
 def test_the_page_of_a_replay_says_how_to_make_a_backfill_and_how_to_roll_back(dags: dict[str, dict[str, Any]]) -> None:
     doc = dags["orders__replay"]["doc_md"]
 

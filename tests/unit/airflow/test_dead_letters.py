@@ -36,7 +36,15 @@ def desk(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def params(**given: Any) -> dict[str, Any]:
-    form = {"pipeline": NAME, "action": "send", "operator": "", "error": "", "key": "", "since": None, "until": None}
+    form = {
+        "pipeline": NAME,
+        "action": "send",
+        "operator": None,
+        "error": None,
+        "key": None,
+        "since": None,
+        "until": None,
+    }
     return {**form, **given}
 
 

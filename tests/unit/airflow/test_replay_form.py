@@ -39,7 +39,7 @@ def test_tables_with_and_without_days_are_told_apart() -> None:
 def test_no_field_has_to_be_given() -> None:
     assert {name: field.resolve() for name, field in replay_form(TABLES).items()} == {
         "action": "replay",
-        "run": "",
+        "run": None,
         "from": None,
         "to": None,
         "tables": [],
