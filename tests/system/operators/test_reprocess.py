@@ -13,8 +13,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from deltaworks import processes
 from deltaworks.stack.state import read_state
 from tests.integration.own_stack.conftest import NewPipeline, new_pipeline
 from tests.system.replays.rest import ReplayApi
@@ -28,7 +29,7 @@ JOB = '''"""Amounts per account and hour."""
 
 from datetime import timedelta
 
-from deltaworks import ChangeLimit, Pipeline, Reprocess, StreamsBuilder, TimeWindows, Topic
+from deltaworks import ChangeLimit, Corrections, Pipeline, Reprocess, StreamsBuilder, TimeWindows, Topic
 
 
 def topology(builder: StreamsBuilder) -> None:
@@ -44,6 +45,7 @@ pipeline = Pipeline(
     topology=topology,
     topics=(Topic("amounts", partitions=1),),
     reprocess=Reprocess("SCHEDULE", days=3, limit=ChangeLimit(rows=LIMIT)),
+    corrections=Corrections("amount_corrections"),
 )
 '''
 HOURS = (8, 12, 16)
@@ -101,6 +103,17 @@ class Amounts:
         yesterday = self.days[2]
         return {(day, hour): 10 + (odd if day == yesterday and hour > 8 else 20) for day in self.days for hour in HOURS}
 
+    def corrections(self) -> list[dict[str, Any]]:
+        """What consumers of committed records are told, as of now."""
+        place, found = TopicPartition("amount_corrections", 0, 0), list[dict[str, Any]]()
+        settings = {"bootstrap.servers": self.stack.settings.bootstrap, "group.id": "check"}
+        consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
+        consumer.assign([place])
+        while (message := consumer.poll(30.0)) is not None and message.error() is None:
+            found.append(json.loads(message.value() or b""))
+        consumer.close()
+        return found
+
     def publications(self) -> list[dict[str, Any]]:
         listed = json.loads(self.stack.deltaworks("replays", NAME, "--json"))["publications"]
         return [each for each in listed if each["state"] == "published"]
@@ -140,6 +153,12 @@ def kill(stack: NewPipeline, component: str) -> None:
     os.kill(found.pid, signal.SIGKILL)
 
 
+def kill_driver(stack: NewPipeline) -> None:
+    entry = processes.find(stack.settings.run, NAME)
+    assert entry is not None
+    os.kill(entry.pid, signal.SIGKILL)
+
+
 def skipped(states: dict[str, str | None]) -> set[str]:
     return {task for task, state in states.items() if state == "skipped"}
 
@@ -164,6 +183,7 @@ def test_days_are_reprocessed_on_schedule_within_the_limit_and_by_backfill(amoun
     run = airflow.wait("a run of the repaired code", lambda: publishing(amounts, known), timeout_s=600)
     kill(stack, "airflow-scheduler")
     kill(stack, "airflow-triggerer")
+    kill_driver(stack)
     airflow.wait("it has ended in spite of the kills", lambda: airflow.run(DAG_ID, run).ended, timeout_s=900)
     assert airflow.run(DAG_ID, run).state == "success"
     assert amounts.totals() == amounts.expected(odd=8)
@@ -200,7 +220,28 @@ def test_days_are_reprocessed_on_schedule_within_the_limit_and_by_backfill(amoun
     decided = sorted(next(iter({"publish", "unchanged"} - skipped(amounts.states(run.dag_run_id)))) for run in ends)
     assert decided == ["publish", "unchanged", "unchanged"], "only yesterday has the amount"
     assert amounts.totals() == amounts.expected(odd=9)
+    corrected = all_told_once(amounts)
+    print(f"{corrected} corrections;", end=" ")
     print(f"{len(airflow.runs(DAG_ID))} runs, {len(amounts.publications())} publications, 9 windows equal each time")
+
+
+def all_told_once(amounts: Amounts) -> int:
+    """Compares the corrections with the publications, and what they lead to with the table; how many there are."""
+    told = amounts.corrections()
+    runs = {publication["run_id"] for publication in amounts.publications()}
+    assert {each["run"] for each in told} == runs
+    for run in runs:
+        of_run = [each for each in told if each["run"] == run]
+        (end,) = (each for each in of_run if each["kind"] == "end")
+        assert [each["sequence"] for each in of_run if each["kind"] == "row"] == list(range(1, end["count"] + 1))
+    totals = amounts.expected()
+    for each in told:
+        if each["kind"] == "row" and each["table"] == "amount_totals":
+            start = datetime.fromisoformat(each["after"]["window_start"])
+            assert totals[start.date(), start.hour] == int(each["before"]["value"]), "they begin where the table did"
+            totals[start.date(), start.hour] = int(each["after"]["value"])
+    assert totals == amounts.totals(), "they end where the table is"
+    return sum(each["kind"] == "row" for each in told)
 
 
 def publishing(amounts: Amounts, known: set[str]) -> str | None:
