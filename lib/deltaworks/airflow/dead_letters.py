@@ -145,10 +145,13 @@ class ApproveResendOperator(Asks, ApprovalOperator):
         self.approvals = approvals
 
     def execute(self, context: Context) -> None:
+        settings = self.access.settings()
         with no_retry_where_it_cannot_help():
-            planned = _found(self.access.settings(), context["params"], context["ti"])
+            planned = _found(settings, context["params"], context["ti"])
         if not planned.count:
             raise AirflowSkipException("somebody has sent them meanwhile: nothing to approve")
+        what = f"{planned.count:,} dead letters wait for an approval to be sent again"
+        self.waits(context, settings, planned.pipeline, what)
         self.body = self.approvals.note(context["dag_run"]) + markdown(planned)
         super().execute(context)
 

@@ -68,7 +68,7 @@ def reconcile_dag(every: timedelta = timedelta(minutes=1), **options: Unpack[Dag
     return dag
 
 
-def look(dag_run: Any = None, access: Access = ENVIRONMENT) -> list[dict[str, Any]]:
+def look(dag_run: Any = None, ti: Any = None, access: Access = ENVIRONMENT) -> list[dict[str, Any]]:
     """The runs to trigger, as arguments of `TriggerDagRunOperator`."""
     from deltaworks.control.reconcile import reconcile
     from deltaworks.control.supervisor import client
@@ -82,17 +82,20 @@ def look(dag_run: Any = None, access: Access = ENVIRONMENT) -> list[dict[str, An
     decisions = reconcile(settings, claimed_by=f"airflow {dag_run.run_id}")
     for decision in decisions:
         log.info("%s, generation %s: %s (%s)", decision.pipeline, decision.generation, decision.action, decision.reason)
-    _watch(settings)
+    _watch(settings, ti)
     return [run for decision in decisions if (run := run_of(decision, dag_run.run_id)) is not None]
 
 
-def _watch(settings: Settings) -> None:
+def _watch(settings: Settings, ti: Any) -> None:
     """Records the incidents; nothing that goes wrong here keeps a stream from its restart."""
+    from deltaworks.airflow.asking import still_waits
+    from deltaworks.control import questions
     from deltaworks.control.watch import watch
-    from deltaworks.replay.waiting import waiting
+    from deltaworks.replay import waiting
 
     try:
-        watch(settings, waiting(settings), ["approval_waits"])
+        asked = questions.waiting(settings, still_waits(ti))
+        watch(settings, [*waiting.waiting(settings), *asked], ["approval_waits"])
     except (DeltaworksError, OSError) as error:
         log.warning("incidents cannot be recorded now: %s", error)
 

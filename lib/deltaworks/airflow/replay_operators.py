@@ -243,6 +243,8 @@ class ApproveRollBackOperator(Asks, ApprovalOperator):
         self.approvals = approvals
 
     def execute(self, context: Context) -> None:
-        what = replay_actions.what_is_rolled_back(self.access.settings(), self.pipeline, context["params"]["run"])
+        settings, run = self.access.settings(), context["params"]["run"].strip()
+        what = replay_actions.what_is_rolled_back(settings, self.pipeline, run)
+        self.waits(context, settings, self.pipeline, f"rolling back {run} waits for an approval")
         self.body = self.approvals.note(context["dag_run"]) + what
         super().execute(context)

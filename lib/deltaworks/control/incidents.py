@@ -94,7 +94,7 @@ KINDS: dict[Kind, KindText] = {
     ),
     "approval_waits": KindText(
         "Approval waits",
-        "look at the differences, then approve or reject",
+        "look at what would be done, then approve or reject",
         "it was answered",
     ),
     "disk_filling": KindText(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.names import RUN
@@ -89,6 +90,7 @@ class PipelinePaths:
     """Files and folders of one pipeline."""
 
     root: Path
+    QUESTIONS: ClassVar[str] = "questions"
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> PipelinePaths:
@@ -224,6 +226,11 @@ class PipelinePaths:
     def resends(self) -> Path:
         """Which dead letters were sent again; see `control.resends`."""
         return self.root / "resends"
+
+    @property
+    def questions(self) -> Path:
+        """What tasks ask a person, a file each; see `control.questions`."""
+        return self.root / self.QUESTIONS
 
     @property
     def erasures(self) -> Path:

@@ -10,8 +10,8 @@ import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from deltaworks.airflow.dead_letters import ApproveResendOperator, dead_letters_dag, look, markdown, send
-from deltaworks.control import resends
+from deltaworks.airflow.dead_letters import DAG_ID, ApproveResendOperator, dead_letters_dag, look, markdown, send
+from deltaworks.control import questions, resends
 from deltaworks.lakehouse.dead_letters import Wanted
 from deltaworks.settings import Settings
 from tests.unit.control.test_resends import NAME, Desk, letter
@@ -52,7 +52,7 @@ def context(**given: Any) -> Any:
     return given
 
 
-RUN = SimpleNamespace(triggering_user_name="ann", run_type="manual")
+RUN = SimpleNamespace(triggering_user_name="ann", run_type="manual", dag_id=DAG_ID, run_id="manual__1")
 
 
 def test_they_are_listed(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
@@ -86,6 +86,19 @@ def test_what_was_found_and_approved_is_sent_and_nothing_that_failed_since(desk:
     with pytest.raises(AirflowSkipException, match="somebody has sent them meanwhile"):
         operator.execute(context(params=params(), ti=instance))
     assert [partition for partition, *_ in desk.records] == [0, 1]
+
+
+def test_they_are_an_incident_while_nobody_has_answered(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.fail(0, letter(1), letter(2))
+    operator, instance = ApproveResendOperator(task_id="approve"), Instance()
+    monkeypatch.setattr(ApprovalOperator, "execute", lambda *_: None)
+    look(params(), instance)
+
+    operator.execute(context(params=params(), ti=instance, dag_run=RUN))
+
+    [found] = questions.waiting(desk.settings, lambda _: True)
+    assert (found.pipeline, found.kind, found.place) == (NAME, "approval_waits", "streams__dead_letters/runs/manual__1")
+    assert found.what == "2 dead letters wait for an approval to be sent again"
 
 
 def test_who_has_answered_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

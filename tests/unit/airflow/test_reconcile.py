@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from deltaworks.airflow.reconcile import look, run_of
-from deltaworks.control import reconcile, watch
+from deltaworks.control import questions, reconcile, watch
+from deltaworks.control.incidents import Finding
 from deltaworks.control.model import Action, Decision
+from deltaworks.control.questions import Question
 from deltaworks.control.supervisor import client
 from deltaworks.errors import ControlUnavailableError
+from deltaworks.settings import Settings
 
 
 def decision(action: Action) -> Decision:
@@ -33,10 +36,18 @@ class World:
         monkeypatch.setattr(client, "answers", lambda _: False)
         monkeypatch.setattr(client, "ensure", self._ensure)
 
-    def _watch(self, settings: object, others: object, of_others: Collection[str]) -> None:
+    def _watch(self, settings: object, others: Sequence[Finding], of_others: Collection[str]) -> None:
         self.watched.append(of_others)
+        self.found = [each.what for each in others]
         if self.error is not None:
             raise self.error
+
+    def asked(self, run: str) -> None:
+        """A task asks somebody, in a run that Airflow knows."""
+        question = Question(
+            pipeline="orders", dag="streams__dead_letters", run=run, task="approve", what=f"{run} waits"
+        )
+        questions.note(Settings.from_environment(), question)
 
     def _ensure(self, settings: object) -> None:
         self.started += 1
@@ -61,6 +72,16 @@ def test_a_look_records_incidents(world: World) -> None:
     look(SimpleNamespace(run_id="scheduled__1"))
 
     assert world.watched == [["approval_waits"]]
+
+
+def test_a_question_waits_until_its_task_has_ended(world: World) -> None:
+    world.asked("manual__1")
+    world.asked("manual__2")
+    states = {"manual__1": {"approve": "awaiting_input"}, "manual__2": {"approve": "success"}}
+
+    look(SimpleNamespace(run_id="scheduled__1"), SimpleNamespace(get_task_states=lambda **_: states))
+
+    assert world.found == ["manual__1 waits"]
 
 
 def test_incidents_that_cannot_be_recorded_keep_no_stream_from_its_restart(

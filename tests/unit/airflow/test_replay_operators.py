@@ -23,6 +23,7 @@ from deltaworks import processes
 from deltaworks.airflow import replay_tasks
 from deltaworks.airflow.replay import replay_dag
 from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator, PublishOperator
+from deltaworks.control import questions
 from deltaworks.replay import handover
 from deltaworks.replay.model import Phase, ReplayPaths
 from deltaworks.replay.waiting import waiting
@@ -437,11 +438,14 @@ def test_a_rollback_asks_for_what_it_would_do(settings: Settings, monkeypatch: p
     context = {
         "params": {"run": "r"},
         "task_instance": SimpleNamespace(id="ti"),
-        "dag_run": SimpleNamespace(triggering_user_name="ada"),
+        "dag_run": run_by("ada"),
     }
 
     with pytest.raises(WAITS):
         ask.execute(context)
+    assert [each.what for each in questions.waiting(settings, lambda _: True)] == [
+        "rolling back r waits for an approval"
+    ]
     with pytest.raises(AirflowFailException, match="No run 'another'"):
         ask.execute({**context, "params": {"run": "another"}})
 
