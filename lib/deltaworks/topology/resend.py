@@ -31,6 +31,7 @@ from deltaworks.topology.nodes import (
     StreamAggregate,
     StreamTableJoin,
     TableSource,
+    TableTransformValues,
     TopicSink,
     WindowAggregate,
 )
@@ -115,8 +116,8 @@ def paths(nodes: Mapping[str, AnyNode], operator: str) -> dict[str, Path] | str:
             parent = nodes.get(name)
             if parent is None:
                 return _BEHIND_EXCHANGE
-            if not isinstance(parent, Source | _ONE_BY_ONE):
-                return f"{name} before it keeps what it makes of a record, or makes several of one"
+            if (reason := _not_one_by_one(parent, nodes)) is not None:
+                return f"{name} before it {reason}"
             waiting.append((parent, (name, *path)))
     return found
 
@@ -145,9 +146,35 @@ def target(nodes: Mapping[str, AnyNode], operator: str, headers: Headers) -> str
     return said.operator if before else operator
 
 
-_ONE_BY_ONE = Filter | Map | MapValues | SelectKey | Peek | Merge | Branch | Passthrough
-"""They make at most one record of a record, and remember nothing."""
 _BEHIND_EXCHANGE = "it reads records that another stage has sent, which are in no topic of yours"
+
+
+def _not_one_by_one(node: AnyNode, nodes: Mapping[str, AnyNode]) -> str | None:
+    """Why an operator before the one that failed cannot do its work again; None: it can.
+
+    It makes at most one record of a record, and remembers nothing. A join with a table looks the row up when the record
+    comes again, as for any record at that place.
+    """
+    match node:
+        case Source() | Filter() | Map() | MapValues() | SelectKey() | Peek() | Merge() | Branch() | Passthrough():
+            return None
+        case StreamTableJoin(buffer=None) if _has_a_transformer(node.table, nodes):
+            return "reads rows that a transformer makes, which may remember how often it was asked"
+        case GlobalTableJoin() | StreamTableJoin(buffer=None):
+            return None
+        case StreamTableJoin():
+            return "keeps the records that wait for rows"
+        case _:
+            return "keeps what it makes of a record, or makes several of one"
+
+
+def _has_a_transformer(table: str, nodes: Mapping[str, AnyNode]) -> bool:
+    """Whether a transformer without a store, or one before it, makes the rows of a table."""
+    node = nodes.get(table)
+    if node is None:
+        return False
+    no_store = isinstance(node, TableTransformValues) and node.store is None
+    return no_store or any(_has_a_transformer(parent, nodes) for parent in node.parents)
 
 
 def _may_have_begun(node: AnyNode) -> str | None:
