@@ -43,6 +43,14 @@ class Stall(Enum):
     SUSPENDED_WRITER = "a process that is suspended while it writes a local store"
 
 
+class Breach(Enum):
+    """A way in which something is done or told that nobody wanted."""
+
+    TWICE = "a record that counts twice"
+    TOO_SOON = "something told before it is true"
+    NOT_APPROVED = "something published that nobody may, or has to be asked about"
+
+
 @dataclass(frozen=True)
 class Mutation:
     """One safeguard taken away.
@@ -53,7 +61,7 @@ class Mutation:
         tests: of pytest; each of them must turn red.
     """
 
-    of: Hole | Stall | None
+    of: Hole | Stall | Breach | None
     apply: Callable[[Patch], None]
     tests: tuple[str, ...]
 

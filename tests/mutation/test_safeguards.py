@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutation import MUTATIONS, Hole, Stall
+from tests.mutation import MUTATIONS, Breach, Hole, Stall
 from tests.mutation.__main__ import run
 
 
@@ -21,9 +21,9 @@ def test_without_the_safeguard_its_tests_turn_red(name: str) -> None:
     assert [test for test in tests if done.reason(test) is None] == [], done.output
 
 
-def test_every_hole_and_every_stall_has_a_mutation() -> None:
+def test_every_hole_stall_and_breach_has_a_mutation() -> None:
     shown = {mutation.of for mutation in MUTATIONS.values()}
 
-    assert {*Hole, *Stall} <= shown
+    assert {*Hole, *Stall, *Breach} <= shown
     assert sum(isinstance(mutation.of, Hole) for mutation in MUTATIONS.values()) >= 14
     assert all(mutation.tests for mutation in MUTATIONS.values())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -145,6 +146,7 @@ def office() -> Iterator[Office]:
 
 def prepare(project: Path) -> None:
     job.write(project, WORSE)
+    shutil.rmtree(project / "jobs" / "batch")  # its schedule has nothing to do with this
     file = project / "dags" / "streams.py"
     file.write_text(file.read_text() + NOTICES)
 
