@@ -29,10 +29,10 @@ from deltaworks.errors import StackError
 from deltaworks.stack.airflow import credentials
 from deltaworks.stack.state import read_state
 from tests.integration.own_stack.conftest import NewPipeline, stack_of_a_copy
-from tests.support.browser import DIALOG, Person, chromium
+from tests.support.browser import Person, chromium
 from tests.support.receivers import Mails, Posts, smtp_server, web_server
 from tests.system.operators import prices as job
-from tests.system.operators.prices import BETTER, KEYS, NAME, TOPIC, WORSE, Prices
+from tests.system.operators.prices import BASE, BETTER, KEYS, NAME, TOPIC, WORSE, Prices
 from tests.system.replays.rest import ReplayApi
 
 pytestmark = pytest.mark.timeout(3_600)
@@ -118,9 +118,9 @@ class Office:
         assert entry is not None
         os.kill(entry.pid, signal.SIGKILL)
 
-    def send(self, value: bytes, key: bytes = b"now") -> None:
+    def send(self, value: bytes, at: datetime) -> None:
         producer = Producer({"bootstrap.servers": self.stack.settings.bootstrap})
-        producer.produce(TOPIC, value, key, partition=0)
+        producer.produce(TOPIC, value, b"another", partition=0, timestamp=int(at.timestamp() * 1000))
         assert producer.flush(60) == 0
 
 
@@ -176,7 +176,6 @@ def test_the_way_through_the_pages_as_each_role(office: Office) -> None:
     for dag_id, fields in ((STREAM, {}), (REPLAY, {"reason": "x"}), (LETTERS, {"pipeline": NAME})):
         assert office.viewer.is_refused(dag_id, fields)
         assert airflow.runs(dag_id) == [], "a viewer has started something"
-    picture(office.viewer, "refused", only=DIALOG)
 
     # Deploy; poisoned records; the notice, and the page that it names.
     office.supervised(operator.trigger(STREAM, {}))
@@ -189,7 +188,7 @@ def test_the_way_through_the_pages_as_each_role(office: Office) -> None:
     # Code that fails on them for good; the notice says why; repaired, deployed, over.
     prices.write(WORSE, "fail")
     office.supervised(operator.trigger(STREAM, {}))
-    office.send(b"EUR 8")
+    office.send(b"EUR 8", BASE)
     notice = office.told("given_up")
     assert "EUR 8" in notice["cause"] or "ValueError" in notice["cause"], notice
     office.viewer.see(notice["link"], STREAM)
@@ -250,7 +249,7 @@ def test_the_way_through_the_pages_as_each_role(office: Office) -> None:
 
 def sent(office: Office) -> bool:
     try:
-        office.send(b"5")
+        office.send(b"5", datetime.now(UTC))
     except AssertionError:
         return False
     return True
