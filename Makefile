@@ -76,7 +76,7 @@ check-analysts: .venv/.complete ## Every reader under kills and publishes, old v
 
 .PHONY: check-operators
 check-operators: .venv/.complete ## What operators see and do in Airflow, in a real browser as each role: deploy, break, notices, dead letters, replays, days by schedule, under kills; needs Chromium; 40 minutes: [PICTURES=folder]
-	PICTURES=$(PICTURES) $(BIN)/python -m pytest -q tests/system/operators
+	PICTURES=$(PICTURES) $(PYTEST) -n 0 -s -q tests/system/operators
 
 .PHONY: check-defects
 check-defects: .venv/.complete ## Plant defects into the tables of every job: what does the gate stop, and does it let clean runs pass

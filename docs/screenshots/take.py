@@ -1,9 +1,8 @@
 """Takes the pictures of Airflow's pages that are in the documentation, with the Chromium of the system.
 
 After `make demo`, while `orders` runs: `make screenshots`, or `make screenshots PICTURES="form supervise"` for some.
-`replay_approval` needs a run of `orders__replay` that waits for its approval. Writes the `.png` files beside this one.
-Shows what is there: it starts and stops nothing. `make check-operators PICTURES=docs/screenshots` takes the pictures
-of what only breaks there.
+Writes the `.png` files beside this one. Shows what is there: it starts and stops nothing. The pictures of questions are
+from `make check-operators PICTURES=docs/screenshots`, where somebody asks them.
 """
 
 from __future__ import annotations
@@ -65,16 +64,7 @@ def dead_letters_form(admin: Person) -> None:
     take(admin, "dead-letters-form", height=1240, only=DIALOG)
 
 
-def replay_approval(admin: Person) -> None:
-    waiting = latest_run(admin, REPLAY, "running")
-    admin.see(f"/dags/{REPLAY}/runs/{waiting}/tasks/approve/required_actions", "What would change")
-    take(admin, "replay-approval", height=1240)
-
-
-PICTURES = {
-    shot.__name__: shot
-    for shot in (dag_list, supervise, reconcile, form, replay_form, dead_letters_form, replay_approval)
-}
+PICTURES = {shot.__name__: shot for shot in (dag_list, supervise, reconcile, form, replay_form, dead_letters_form)}
 
 
 def latest_run(admin: Person, dag_id: str, state: str) -> str:
