@@ -212,7 +212,9 @@ def test_the_way_through_the_pages_as_each_role(office: Office) -> None:
     assert prices.sums("all_prices") == dict.fromkeys(KEYS, 6), "the other branch has not counted them again"
 
     # A replay: asked for by one, approved by another on the page that the notice names, and rolled back likewise.
+    count = len(office.stack.table("prices_read")) + 2
     prices.close_days()
+    airflow.wait("the days have closed", lambda: len(office.stack.table("prices_read")) == count, timeout_s=120)
     before = rows(office, "prices_read")
     run = operator.trigger(REPLAY, {"reason": "the repaired code"})
     airflow.wait("it computes", lambda: airflow.task(REPLAY, run, "run").state == "running", timeout_s=300)
