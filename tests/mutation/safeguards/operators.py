@@ -47,6 +47,18 @@ def _told_before_the_tables_show_it(patch: Patch) -> None:
     patch(corrections, "unsent", unsent)
 
 
+def _sending_not_noted(patch: Patch) -> None:
+    from deltaworks.lakehouse.publish import corrections
+
+    patch(corrections, "note_sent", nothing)
+
+
+def _everybody_deploys(patch: Patch) -> None:
+    from deltaworks.airflow import roles
+
+    patch(roles, "begins", lambda role, *actions: True)
+
+
 def _no_limit(patch: Patch) -> None:
     from deltaworks.lakehouse.publish import decision
 
@@ -64,6 +76,16 @@ MUTATIONS = {
         Breach.TOO_SOON,
         _told_before_the_tables_show_it,
         (f"{_CORRECTIONS}::test_they_are_released_once_all_tables_show_it_whatever_crashed",),
+    ),
+    "corrections sent each time": Mutation(
+        Breach.TWICE,
+        _sending_not_noted,
+        ("tests/unit/control/test_corrections.py::test_killed_anywhere_nothing_is_sent_twice_or_left_out",),
+    ),
+    "everybody deploys": Mutation(
+        Breach.NOT_APPROVED,
+        _everybody_deploys,
+        ("tests/unit/airflow/test_roles.py::test_a_dag_is_for_those_who_do_something_with_it",),
     ),
     "whoever asks approves": Mutation(
         Breach.NOT_APPROVED,
