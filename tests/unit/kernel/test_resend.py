@@ -370,9 +370,9 @@ def test_ways_to_an_operator() -> None:
     assert at(build, "F") == {"A": ("A",)}
 
 
-class Doubled(ValueTransformer[str, str, str]):
-    def transform(self, key: str, value: str) -> str:
-        return value * 2
+class Doubled(ValueTransformer[str, str | None, str]):
+    def transform(self, key: str, value: str | None) -> str:
+        return (value or "") * 2
 
 
 def test_operators_that_take_no_record_again() -> None:
