@@ -162,22 +162,13 @@ def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bo
     if delete_data:
         home.require_marked(settings)
     with alone(settings.home):
-        stopped = _stop_supervisor(settings, report)
-        for entry in sorted(processes.registered(settings.run), key=lambda e: (_STOP_ORDER.get(e.kind, 5), e.name)):
-            if entry.kind == "runner":
-                stopped += _stop_runner(settings, entry, report)
-            elif entry.members():
-                report(f"{entry.name}: stopping process {entry.pid}")
-                polite = processes.stop(settings.run, entry, timeout_s=_PATIENCE_S.get(entry.kind, 20.0))
-                report(f"{entry.name}: stopped{'' if polite else ' (killed, since it did not end by itself)'}")
-                stopped.append(entry.name)
-            else:
-                processes.forget(settings.run, entry.name)
+        stopped = _stop_all(settings, report)
+        stopped += _stop_all(settings, report)  # what Airflow has brought back before it was stopped itself
         shutil.rmtree(settings.temporary, ignore_errors=True)
         shutil.rmtree(settings.run, ignore_errors=True)
         if delete_data:
             home.delete(settings)
-    return stopped
+    return list(dict.fromkeys(stopped))
 
 
 def status(settings: Settings) -> list[Status]:
@@ -203,6 +194,22 @@ def log_of(settings: Settings, name: str) -> Path:
         known = ", ".join(sorted(path.stem for path in settings.logs.glob("*.log"))) or "none yet"
         raise ConfigurationError(f"There is no log of {name!r} in {settings.logs}.", hint=f"logs: {known}")
     return file
+
+
+def _stop_all(settings: Settings, report: Report) -> list[str]:
+    """Stops what is registered now; returns the names."""
+    stopped = _stop_supervisor(settings, report)
+    for entry in sorted(processes.registered(settings.run), key=lambda e: (_STOP_ORDER.get(e.kind, 5), e.name)):
+        if entry.kind == "runner":
+            stopped += _stop_runner(settings, entry, report)
+        elif entry.members():
+            report(f"{entry.name}: stopping process {entry.pid}")
+            polite = processes.stop(settings.run, entry, timeout_s=_PATIENCE_S.get(entry.kind, 20.0))
+            report(f"{entry.name}: stopped{'' if polite else ' (killed, since it did not end by itself)'}")
+            stopped.append(entry.name)
+        else:
+            processes.forget(settings.run, entry.name)
+    return stopped
 
 
 def _runner(settings: Settings) -> processes.Registered | None:
