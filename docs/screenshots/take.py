@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow import credentials
+from deltaworks.stack.airflow_api import AirflowApi
 from tests.support.browser import DIALOG, Person, chromium
 
 HERE = Path(__file__).parent
@@ -39,13 +40,13 @@ def dag_list(admin: Person) -> None:
 
 
 def supervise(admin: Person) -> None:
-    run = latest_run(admin, STREAM, "running")
+    run = latest_run(STREAM, "running")
     admin.see(f"/dags/{STREAM}/runs/{run}/tasks/supervise", "records/s")  # said once a minute
     take(admin, "supervise", height=640)
 
 
 def reconcile(admin: Person) -> None:
-    admin.see(f"/dags/{RECONCILE}/runs/{latest_run(admin, RECONCILE, 'success')}/tasks/look", "generation")
+    admin.see(f"/dags/{RECONCILE}/runs/{latest_run(RECONCILE, 'success')}/tasks/look", "generation")
     take(admin, "reconcile", height=560)
 
 
@@ -67,13 +68,13 @@ def dead_letters_form(admin: Person) -> None:
 PICTURES = {shot.__name__: shot for shot in (dag_list, supervise, reconcile, form, replay_form, dead_letters_form)}
 
 
-def latest_run(admin: Person, dag_id: str, state: str) -> str:
+def latest_run(dag_id: str, state: str) -> str:
     """The id of the newest run in that state, for an address."""
-    path = f"/api/v2/dags/{dag_id}/dagRuns?state={state}&order_by=-run_after&limit=1"
-    runs: list[dict[str, Any]] = admin.page.request.get(f"{admin.url}{path}").json()["dag_runs"]
-    if not runs:
+    with AirflowApi.of(Settings.from_environment()) as airflow:
+        found = next((run.dag_run_id for run in airflow.runs(dag_id) if run.state == state), None)
+    if found is None:
         sys.exit(f"No run of {dag_id} is in the state {state!r}: is the stack up, and the stream deployed?")
-    return quote(str(runs[0]["dag_run_id"]), safe="")
+    return quote(found, safe="")
 
 
 def take(admin: Person, name: str, **how: Any) -> None:

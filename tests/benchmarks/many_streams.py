@@ -126,8 +126,8 @@ def measure(stack: NewPipeline, names: Sequence[str]) -> None:
     print(f"deployed one after the other in {took:.0f} s", flush=True)
     took = seconds(lambda: airflow.wait("all are supervised", lambda: supervised(stack, names), timeout_s=1800))
     print(f"supervised in Airflow {took:.0f} s later", flush=True)
-    say("deltaworks status", [seconds(lambda: status(stack)) for _ in range(TRIES)])
-    say("deltaworks status --json", [seconds(lambda: status(stack, "--json")) for _ in range(TRIES)])
+    say("deltaworks status", [seconds(lambda: stack.deltaworks("status")) for _ in range(TRIES)])
+    say("deltaworks status --json", [seconds(lambda: stack.deltaworks("status", "--json")) for _ in range(TRIES)])
     say("streams__reconcile, task look", reconciled(stack))
     with chromium() as browser:
         login = credentials(stack.settings)
@@ -154,10 +154,6 @@ def supervised(stack: NewPipeline, names: Sequence[str]) -> bool:
         each and stack.airflow.task(each[0].dag_id, each[0].dag_run_id, "supervise").state == "deferred"
         for each in runs
     )
-
-
-def status(stack: NewPipeline, *more: str) -> str:
-    return stack.deltaworks("status", *more)
 
 
 def reconciled(stack: NewPipeline) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,10 +18,13 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from deltaworks import processes
+from deltaworks.files import replace_file
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.lifecycle import down, up
+from deltaworks.stack.state import read_state
 from tests.support.live_stack import reachable
 
 ROOT = Path(__file__).parents[3]
@@ -96,20 +100,38 @@ class NewPipeline:
     def deployed(self, conf: dict[str, object] | None = None) -> str:
         """Deploys through Airflow and waits until the stream is supervised; the id of the run."""
         run_id = self.airflow.trigger(self.dag_id, conf)
-        self.airflow.wait(
-            "the stream is supervised", lambda: self.state(run_id, "supervise") == "deferred", timeout_s=180
-        )
+        self.supervised(run_id)
         return run_id
+
+    def supervised(self, run_id: str, *, timeout_s: float = 180.0) -> None:
+        """Waits until a run watches the stream."""
+        self.airflow.wait(
+            "the stream is supervised", lambda: self.state(run_id, "supervise") == "deferred", timeout_s=timeout_s
+        )
 
     def state(self, run_id: str, task_id: str) -> str | None:
         return self.airflow.task(self.dag_id, run_id, task_id).state
+
+    def kill(self, *components: str) -> None:
+        """SIGKILL of components of the stack, one after the other."""
+        state = read_state(self.settings.run)
+        for component in components:
+            found = None if state is None else state.find(component)
+            assert found is not None, component
+            os.kill(found.pid, signal.SIGKILL)
+
+    def kill_driver(self, name: str) -> None:
+        """SIGKILL of the driver of a pipeline."""
+        entry = processes.find(self.settings.run, name)
+        assert entry is not None
+        os.kill(entry.pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="package")
 def new_pipeline() -> Iterator[NewPipeline]:
     """Nothing is changed in the copy but one file in `jobs/`. The stream does not run yet."""
     name = f"words{secrets.token_hex(3)}"
-    with stack_of_a_copy(name, lambda project: job_file(project, name).write_text(JOB.format(name=name))) as stack:
+    with stack_of_a_copy(name, lambda project: write_job(project, name, JOB.format(name=name))) as stack:
         yield stack
 
 
@@ -149,6 +171,11 @@ def stack_of_a_copy(name: str, prepare: Callable[[Path], object], **changes: Any
 def job_file(project: Path, name: str) -> Path:
     """Where a project has a pipeline."""
     return project / "jobs" / f"{name}.py"
+
+
+def write_job(project: Path, name: str, text: str) -> None:
+    """Writes a pipeline in one step, as Airflow may be reading it."""
+    replace_file(job_file(project, name), text.encode())
 
 
 def copied(to: Path) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from deltaworks.topology.resend import HEADER
-from tests.integration.own_stack.conftest import NewPipeline, job_file
+from tests.integration.own_stack.conftest import NewPipeline, write_job
 from tests.system.replays.rest import ReplayApi
 
 NAME, DAG_ID, TOPIC = "prices", "streams__dead_letters", "prices"
@@ -50,10 +50,8 @@ BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(
 
 
 def write(project: Path, repaired: str, on_error: str = "continue") -> None:
-    """Writes the job, with this text of `price`'s argument, in one step."""
-    file = job_file(project, NAME)
-    file.with_suffix(".tmp").write_text(JOB.replace("REPAIRED", repaired).replace("ON_ERROR", on_error))
-    file.with_suffix(".tmp").replace(file)
+    """Writes the job, with this text of `price`'s argument."""
+    write_job(project, NAME, JOB.replace("REPAIRED", repaired).replace("ON_ERROR", on_error))
 
 
 class Prices:
@@ -94,10 +92,8 @@ class Prices:
         """A run of the DAG in which somebody answers; its id, once it has ended."""
         airflow = self.airflow
         run = airflow.trigger(DAG_ID, {"pipeline": NAME, "action": "send", **conf})
-        waits = ("awaiting_input", "deferred")
-        airflow.wait("it asks", lambda: airflow.task(DAG_ID, run, "approve").state in waits, timeout_s=300)
-        noted = datetime.now(UTC) + timedelta(seconds=5)
-        airflow.wait("the scheduler knows that it waits", lambda: airflow.scheduler_beat() > noted, timeout_s=120)
+        airflow.wait("it asks", lambda: airflow.asks(DAG_ID, run), timeout_s=300)
+        airflow.noted()
         airflow.answer(DAG_ID, run, answer)
         airflow.wait("it has ended", lambda: airflow.run(DAG_ID, run).ended, timeout_s=300)
         assert airflow.run(DAG_ID, run).state == "success"

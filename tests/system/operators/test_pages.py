@@ -12,22 +12,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from deltaworks import processes
 from deltaworks.errors import StackError
 from deltaworks.stack.airflow import credentials
-from deltaworks.stack.state import read_state
 from tests.integration.own_stack.conftest import NewPipeline, stack_of_a_copy
 from tests.support.browser import Person, chromium
 from tests.support.receivers import Mails, Posts, smtp_server, web_server
@@ -89,34 +86,14 @@ class Office:
         listed: list[dict[str, Any]] = json.loads(self.stack.deltaworks("incidents", "--all", "--json"))["incidents"]
         return listed
 
-    def supervised(self, run: str) -> None:
-        self.airflow.wait(
-            "it is supervised", lambda: self.airflow.task(STREAM, run, "supervise").state == "deferred", timeout_s=300
-        )
-
     def asks(self, dag_id: str, run: str, task: str = "approve") -> None:
-        """Waits until a task asks, and the scheduler knows it: Airflow 3.3 loses an answer before that."""
-        airflow, waits = self.airflow, ("awaiting_input", "deferred")
-        airflow.wait("it asks", lambda: airflow.task(dag_id, run, task).state in waits, timeout_s=600)
-        noted = datetime.now(UTC) + timedelta(seconds=5)
-        airflow.wait("the scheduler knows", lambda: airflow.scheduler_beat() > noted, timeout_s=120)
+        """Waits until a task asks, and the scheduler knows it."""
+        self.airflow.wait("it asks", lambda: self.airflow.asks(dag_id, run, task), timeout_s=600)
+        self.airflow.noted()
 
     def ended(self, dag_id: str, run: str, state: str = "success") -> None:
         self.airflow.wait("it has ended", lambda: self.airflow.run(dag_id, run).ended, timeout_s=600)
         assert self.airflow.run(dag_id, run).state == state
-
-    def kill(self, *components: str) -> None:
-        state = read_state(self.stack.settings.run)
-        assert state is not None
-        for component in components:
-            found = state.find(component)
-            assert found is not None, component
-            os.kill(found.pid, signal.SIGKILL)
-
-    def kill_driver(self) -> None:
-        entry = processes.find(self.stack.settings.run, NAME)
-        assert entry is not None
-        os.kill(entry.pid, signal.SIGKILL)
 
     def send(self, value: bytes, at: datetime) -> None:
         producer = Producer({"bootstrap.servers": self.stack.settings.bootstrap})
@@ -169,16 +146,17 @@ def as_person(office: Office, name: str) -> ReplayApi:
 
 
 def test_the_way_through_the_pages_as_each_role(office: Office) -> None:
-    airflow, prices, operator, approver = office.airflow, office.prices, office.operator, office.approver
+    airflow, stack, prices = office.airflow, office.stack, office.prices
+    operator, approver = office.operator, office.approver
     needed = {STREAM, REPLAY, LETTERS, "streams__notices"}
     airflow.wait("all DAGs are there", lambda: needed <= {dag.dag_id for dag in airflow.dags()}, timeout_s=240)
 
     for dag_id, fields in ((STREAM, {}), (REPLAY, {"reason": "x"}), (LETTERS, {"pipeline": NAME})):
-        assert office.viewer.is_refused(dag_id, fields)
+        office.viewer.is_refused(dag_id, fields)
         assert airflow.runs(dag_id) == [], "a viewer has started something"
 
     # Deploy; poisoned records; the notice, and the page that it names.
-    office.supervised(operator.trigger(STREAM, {}))
+    stack.supervised(operator.trigger(STREAM, {}), timeout_s=300)
     prices.produce()
     failed = 4 * len(KEYS)
     airflow.wait("they have failed", lambda: len(prices.letters()) == failed, timeout_s=300)
@@ -187,13 +165,13 @@ def test_the_way_through_the_pages_as_each_role(office: Office) -> None:
 
     # Code that fails on them for good; the notice says why; repaired, deployed, over.
     prices.write(WORSE, "fail")
-    office.supervised(operator.trigger(STREAM, {}))
+    stack.supervised(operator.trigger(STREAM, {}), timeout_s=300)
     office.send(b"EUR 8", BASE)
     notice = office.told("given_up")
     assert "EUR 8" in notice["cause"] or "ValueError" in notice["cause"], notice
     office.viewer.see(notice["link"], STREAM)
     prices.write(BETTER)
-    office.supervised(operator.trigger(STREAM, {}))
+    stack.supervised(operator.trigger(STREAM, {}), timeout_s=300)
     office.told("given_up", "over")
 
     # Dead letters again: looked at, refused to whoever asked, approved by somebody else, and a kill of the driver.
@@ -203,7 +181,7 @@ def test_the_way_through_the_pages_as_each_role(office: Office) -> None:
         ada.answer(LETTERS, run, "Approve")
     approver.question(LETTERS, run)
     picture(approver, "dead-letters-question", height=760)
-    office.kill_driver()
+    stack.kill_driver(NAME)
     assert approver.answer("Approve") == 200
     office.ended(LETTERS, run)
     assert airflow.xcom(LETTERS, run, "send") == failed
@@ -212,13 +190,13 @@ def test_the_way_through_the_pages_as_each_role(office: Office) -> None:
     assert prices.sums("all_prices") == dict.fromkeys(KEYS, 6), "the other branch has not counted them again"
 
     # A replay: asked for by one, approved by another on the page that the notice names, and rolled back likewise.
-    count = len(office.stack.table("prices_read")) + 2
+    count = len(stack.table("prices_read")) + 2
     prices.close_days()
-    airflow.wait("the days have closed", lambda: len(office.stack.table("prices_read")) == count, timeout_s=120)
+    airflow.wait("the days have closed", lambda: len(stack.table("prices_read")) == count, timeout_s=120)
     before = rows(office, "prices_read")
     run = operator.trigger(REPLAY, {"reason": "the repaired code"})
     airflow.wait("it computes", lambda: airflow.task(REPLAY, run, "run").state == "running", timeout_s=300)
-    office.kill("airflow-scheduler", "airflow-triggerer")
+    stack.kill("airflow-scheduler", "airflow-triggerer")
     office.asks(REPLAY, run)
     notice = office.told("approval_waits")
     office.viewer.see(notice["link"], REPLAY)
@@ -240,10 +218,10 @@ def test_the_way_through_the_pages_as_each_role(office: Office) -> None:
     assert prices.sums("price_sums") == wanted
 
     # A broker that is killed comes back, and the stream goes on.
-    office.kill("kafka")
-    count = len(office.stack.table("prices_read"))
+    stack.kill("kafka")
+    count = len(stack.table("prices_read"))
     airflow.wait("Kafka takes records again", lambda: sent(office), timeout_s=120)
-    airflow.wait("it goes on", lambda: len(office.stack.table("prices_read")) > count, timeout_s=300)
+    airflow.wait("it goes on", lambda: len(stack.table("prices_read")) > count, timeout_s=300)
 
     told = every_notice_once(office)
     print(f"{len(office.incidents())} incidents, {told} notices, each mailed and posted once, {len(KEYS)} sums equal")

@@ -6,8 +6,6 @@ The job has a bug that is repaired under the running stream, which goes on with 
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
@@ -15,9 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from deltaworks import processes
-from deltaworks.stack.state import read_state
-from tests.integration.own_stack.conftest import NewPipeline, new_pipeline
+from tests.integration.own_stack.conftest import NewPipeline, new_pipeline, write_job
 from tests.system.replays.rest import ReplayApi
 
 __all__ = ["new_pipeline"]
@@ -51,8 +47,6 @@ pipeline = Pipeline(
 HOURS = (8, 12, 16)
 ODD = 7
 """The amount that the repaired code reads differently; two hours of yesterday have it."""
-A_LOOP = timedelta(seconds=5)
-"""Airflow 3.3 loses an answer that arrives before its scheduler has recorded that the task waits."""
 Totals = dict[tuple[date, int], int]
 
 
@@ -68,9 +62,7 @@ class Amounts:
         text = text.replace(
             "key=str, value=int)", f"key=str, value=int).map_values(lambda amount: {amount}, value=int)"
         )
-        file = self.stack.project / "jobs" / f"{NAME}.py"
-        file.with_suffix(".tmp").write_text(text)
-        file.with_suffix(".tmp").replace(file)
+        write_job(self.stack.project, NAME, text)
 
     def produce(self) -> int:
         """Two amounts per hour and day, and one of today, which closes the days."""
@@ -146,19 +138,6 @@ def amounts(new_pipeline: NewPipeline) -> Iterator[Amounts]:
         new_pipeline.deltaworks("stop", NAME)
 
 
-def kill(stack: NewPipeline, component: str) -> None:
-    state = read_state(stack.settings.run)
-    found = None if state is None else state.find(component)
-    assert found is not None
-    os.kill(found.pid, signal.SIGKILL)
-
-
-def kill_driver(stack: NewPipeline) -> None:
-    entry = processes.find(stack.settings.run, NAME)
-    assert entry is not None
-    os.kill(entry.pid, signal.SIGKILL)
-
-
 def skipped(states: dict[str, str | None]) -> set[str]:
     return {task for task, state in states.items() if state == "skipped"}
 
@@ -181,9 +160,8 @@ def test_days_are_reprocessed_on_schedule_within_the_limit_and_by_backfill(amoun
     known = amounts.known()
     amounts.write(amount=f"8 if amount == {ODD} else amount")
     run = airflow.wait("a run of the repaired code", lambda: publishing(amounts, known), timeout_s=600)
-    kill(stack, "airflow-scheduler")
-    kill(stack, "airflow-triggerer")
-    kill_driver(stack)
+    stack.kill("airflow-scheduler", "airflow-triggerer")
+    stack.kill_driver(NAME)
     airflow.wait("it has ended in spite of the kills", lambda: airflow.run(DAG_ID, run).ended, timeout_s=900)
     assert airflow.run(DAG_ID, run).state == "success"
     assert amounts.totals() == amounts.expected(odd=8)
@@ -202,8 +180,7 @@ def test_days_are_reprocessed_on_schedule_within_the_limit_and_by_backfill(amoun
     assert "You are asked because 27 rows differ" in body
     assert "27 rows of at most 4" in body
     amounts.write(amount=f"8 if amount == {ODD} else amount", schedule="0 0 * * *", limit=100)
-    noted = datetime.now(UTC) + A_LOOP
-    airflow.wait("the scheduler knows that it waits", lambda: airflow.scheduler_beat() > noted, timeout_s=120)
+    airflow.noted()
     airflow.answer(DAG_ID, run, "Reject")
     airflow.wait("it was rejected", lambda: airflow.run(DAG_ID, run).ended, timeout_s=240)
     assert amounts.states(run)["publish"] == "skipped"
@@ -255,10 +232,7 @@ def publishing(amounts: Amounts, known: set[str]) -> str | None:
 def asking(amounts: Amounts, known: set[str]) -> str | None:
     """A new run that waits for a person, as the scheduler knows."""
     for run in amounts.airflow.runs(DAG_ID):
-        if run.dag_run_id not in known and amounts.states(run.dag_run_id).get("approve") in (
-            "awaiting_input",
-            "deferred",
-        ):
+        if run.dag_run_id not in known and amounts.airflow.asks(DAG_ID, run.dag_run_id):
             return run.dag_run_id
     return None
 

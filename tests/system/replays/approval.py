@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 from deltaworks.control import actions
 from tests.system.replays.findings import Findings
 from tests.system.replays.payments import BUG, DAY_MS, NOTHING, START_MS, Payments, Published
@@ -11,8 +9,6 @@ from tests.system.replays.project import WAIT_S, Project, until
 from tests.system.replays.rest import ReplayApi
 
 HOURS = 150
-_A_LOOP = timedelta(seconds=2)
-"""A beat of the scheduler comes at the end of a loop, which takes no longer."""
 
 
 def check(project: Project, findings: Findings) -> None:
@@ -104,8 +100,7 @@ def _answered(findings: Findings, airflow: ReplayApi, dag_id: str, run_id: str, 
     Airflow then fails the task ("finished with state success, but the task instance's state attribute is queued", says
     its scheduler), and the next try asks again.
     """
-    noted = datetime.now(UTC) + _A_LOOP
-    until(lambda: airflow.scheduler_beat() > noted, "the scheduler has gone on")
+    airflow.noted()
     airflow.answer(dag_id, run_id, option)
     _ended(findings, airflow, dag_id, run_id)
 

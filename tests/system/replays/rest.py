@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
 from deltaworks.stack.airflow_api import AirflowApi
+
+WAITS = ("awaiting_input", "deferred")
+"""States of a task that has asked a person."""
+_A_LOOP = timedelta(seconds=5)
+"""Airflow 3.3 loses an answer that arrives before its scheduler has recorded that the task waits. It beats at the end
+of a loop, which takes no longer than this."""
 
 
 class ReplayApi(AirflowApi):
@@ -25,6 +31,15 @@ class ReplayApi(AirflowApi):
     def scheduler_beat(self) -> datetime:
         """When the scheduler was last at work."""
         return datetime.fromisoformat(self.health()["scheduler"]["latest_scheduler_heartbeat"])
+
+    def asks(self, dag_id: str, run_id: str, task_id: str = "approve") -> bool:
+        """Whether a task waits for a person."""
+        return self.task(dag_id, run_id, task_id).state in WAITS
+
+    def noted(self) -> None:
+        """Waits until the scheduler has recorded what waits; see `_A_LOOP`."""
+        begun = datetime.now(UTC) + _A_LOOP
+        self.wait("the scheduler has gone on", lambda: self.scheduler_beat() > begun, timeout_s=120)
 
     def answer(self, dag_id: str, run_id: str, option: str) -> None:
         """Answers the task `approve`."""
