@@ -57,7 +57,7 @@ def form(admin: Person) -> None:
 
 def replay_form(admin: Person) -> None:
     admin.form(REPLAY, {"reason": "amounts counted twice"})
-    take(admin, "replay-form", height=1440, only=DIALOG)
+    take(admin, "replay-form", height=1700, only=DIALOG)
 
 
 def dead_letters_form(admin: Person) -> None:
