@@ -27,8 +27,12 @@ check: lint ## Lint, types, unit and conformance tests; no JVM
 	$(PYTEST) -q tests/architecture tests/unit tests/conformance tests/coverage_table tests/mutation/test_members.py --ignore tests/conformance/test_on_hosts.py
 
 .PHONY: test
-test: lint ## All tests, the cheapest first; starts components of its own
-	$(PYTEST) -q
+test: lint ## The tests that are not slow, on components of their own
+	$(PYTEST) -q -m "not slow"
+
+.PHONY: check-slow
+check-slow: .venv/.complete ## The tests that `make test` leaves out, because each takes minutes; three quarters of an hour
+	$(PYTEST) -q -m slow
 
 .PHONY: check-oracle
 check-oracle: .venv/.complete ## A thousand random cases, run by the real Kafka Streams and by ours; needs a JDK

@@ -19,6 +19,7 @@ def test_a_case_is_the_same_on_the_tasks_of_the_streaming_host() -> None:
     assert differing([*curated(), *once_different()], task_hosts, cuts=1) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_cases_are_the_same_on_the_tasks_of_the_streaming_host(part: int) -> None:
     assert differing(islice(random(), part, None, PARTS), task_hosts, cuts=1) == {}

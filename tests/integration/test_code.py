@@ -119,6 +119,7 @@ def numbers(kafka: LiveStack, postgres: LiveStack, tmp_path: Path) -> Iterator[N
         delete_topics(kafka.bootstrap, ["numbered"])
 
 
+@pytest.mark.slow
 def test_a_stream_runs_the_code_that_was_deployed_until_other_code_is(numbers: Numbers) -> None:
     numbers.deltaworks("deploy", "numbers")
     numbers.write(1_000, "raise SystemExit('this was never deployed')\n")

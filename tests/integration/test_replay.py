@@ -188,6 +188,7 @@ def test_a_bug_is_repaired_in_the_past_while_the_stream_goes_on(payments: Paymen
         assert stream.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_with_the_balances_of_a_replay_and_is_given_back(payments: Payments) -> None:
     """What has no window cannot be published by the day: every later balance depends on the one before."""
     per_hour = {"a": sum(100 + n for n in range(10) if n % 2), "d": sum(100 + n for n in range(10) if not n % 2)}

@@ -90,6 +90,7 @@ def commands() -> list[str]:
     return [line for block in _BLOCK.findall(PAGE.read_text()) for line in block.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_command_of_the_tutorial(reader: Reader) -> None:
     for command in commands():

@@ -12,6 +12,7 @@ from tests.mutation import MUTATIONS, Breach, Hole, Stall
 from tests.mutation.__main__ import run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_without_the_safeguard_its_tests_turn_red(name: str) -> None:
     tests = MUTATIONS[name].tests

@@ -219,6 +219,7 @@ def test_every_reader_reads_it(bench: Bench) -> None:
     assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
 
 
+@pytest.mark.slow
 def test_old_files_go_and_rows_stay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_tables, "_LONG_AGO", 2)
     bench.run(job(), FIRST)

@@ -11,7 +11,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_cases_are_the_same_on_real_spark_with_one_and_with_several_partitions() -> None:
     command = [sys.executable, "-m", "tests.conformance.on_spark", "--curated", "3", "--random", "2"]

@@ -8,6 +8,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from deltaworks.settings import Settings
 from deltaworks.spark import class_data
 
@@ -41,6 +43,7 @@ def mapped(settings: Settings, scratch: Path) -> tuple[int, int]:
     return len(lines), sum("shared objects file (top)" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_jvm_takes_most_classes_from_an_archive_that_is_made_once(tmp_path: Path) -> None:
     settings = replace(Settings.from_environment(), cache=tmp_path / "a cache")
     assert class_data.option(settings) == ""

@@ -44,6 +44,7 @@ def seen_by_sql(settings: Settings) -> tuple[int, ...]:
         return tuple(int(number or 0) for number in sandbox.answer(SQL, None).rows[0])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_readers_of_a_running_stream_see_one_batch_in_all_tables(kafka: LiveStack, settings: Settings) -> None:
     admin.create_topics(kafka.bootstrap, admin.topic_specs(twice.topics))

@@ -60,6 +60,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
         down(settings)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_edits_of_a_pipeline_that_runs(project: Project) -> None:
     with project.dev("--data", "50") as said:

@@ -80,6 +80,7 @@ def counts(settings: Settings) -> dict[str, int]:
     return {row["key"]: row["value"] for row in rows}
 
 
+@pytest.mark.slow
 def test_a_key_leaves_the_state_of_a_stopped_and_of_a_killed_stream(kafka: LiveStack, tmp_path: Path) -> None:
     settings = replace(kafka.settings, home=tmp_path)
     paths = PipelinePaths.of(settings, "visiting")

@@ -97,6 +97,7 @@ def words(first: int, count: int) -> list[Word]:
     return [(f"k{i % 7}", "abcde"[i % 5], 1_000_000 + 40 * i) for i in range(first, first + count)]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_goes_on_with_the_stores_of_a_replay_and_is_undone(kafka: LiveStack, tmp_path: Path) -> None:
     admin.create_topics(kafka.bootstrap, admin.topic_specs(recounting.topics))
     stream = Counting(kafka, tmp_path / "live")

@@ -43,6 +43,7 @@ def spark(stream: RunningOrders, tmp_path_factory: pytest.TempPathFactory) -> It
     SparkContext._gateway, SparkContext._jvm = earlier
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_spark_reads_one_batch_in_all_tables(stream: RunningOrders, spark: SparkSession) -> None:
     snippet = query_page.programs("py")["pyspark"]

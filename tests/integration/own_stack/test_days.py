@@ -113,6 +113,7 @@ def airflow(new_pipeline: NewPipeline) -> Iterator[ReplayApi]:
             job.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_day_that_closes_starts_who_waits_for_it_and_is_told_once(
     new_pipeline: NewPipeline, airflow: ReplayApi

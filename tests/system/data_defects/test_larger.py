@@ -20,6 +20,7 @@ FEW = 600
 PART_ROWS = 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", DEFECTS)
 def test_suites_of_jobs_do_not_depend_on_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str) -> None:
     monkeypatch.setattr(parts, "ROWS", PART_ROWS)

@@ -27,6 +27,7 @@ def settings(platform: LiveStack) -> Iterator[Settings]:
     admin.delete_topics(platform.bootstrap, [*topics.all_topics(pipeline, plan), control_topic(pipeline.name)])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_stream_survives_its_surroundings_and_is_brought_back_from_death(settings: Settings) -> None:
     with PlatformUnderKills(settings) as platform:

@@ -76,6 +76,7 @@ OF_ORDERS = (
 """Mutations of safeguards that a whole pipeline shows, by the check of the demo."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_ORDERS)
 def test_without_a_safeguard_the_check_turns_red(
     orders_settings: Settings, monkeypatch: pytest.MonkeyPatch, name: str

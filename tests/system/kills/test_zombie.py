@@ -86,7 +86,14 @@ def until(fact: Callable[[], bool], what: str, by: subprocess.Popen[bytes], log:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "asleep_at", [None, "delta.after_commit:user_revenue", "driver.before_cut", "driver.end", "store.applied"]
+    "asleep_at",
+    [
+        None,
+        *(
+            pytest.param(point, marks=pytest.mark.slow)
+            for point in ("delta.after_commit:user_revenue", "driver.before_cut", "driver.end", "store.applied")
+        ),
+    ],
 )
 def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
     orders_settings: Settings, tmp_path: Path, asleep_at: str | None

@@ -29,6 +29,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return simulate(monkeypatch)
 
 
+@pytest.mark.slow
 def test_hours_and_days_stay_and_nothing_else_piles_up(tmp_path: Path, time: Clock) -> None:
     """What there is depends on what is kept, not on how long the stream has run."""
     shop = Shop(tmp_path, time)
