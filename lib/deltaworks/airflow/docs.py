@@ -76,7 +76,8 @@ _REPLAY_TASKS = """### Tasks
 | `plan` | checks the request and decides which batches run again and which tables they write |
 | `run` | runs the batches and writes staging tables; resumes where it stopped if it is killed or cleared |
 | `compare` | compares staging with production, row by row |
-| `gate` | checks the staging tables with the pipeline's suite and the built-in invariants |
+| `gate` | checks the staging tables with the pipeline's suite and the built-in invariants; rehearses the batch jobs \
+behind it, if they are to be computed again |
 | `approve` | asks a person to approve or reject the differences (*Required Actions*); skipped unless requested |
 | `publish` | publishes, in one commit per table, or hands the stream over |
 | `verify` | compares production with what was published |

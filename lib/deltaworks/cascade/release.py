@@ -35,6 +35,7 @@ from deltaworks.settings import Settings
 
 FORMAT = 1
 _LINES = 5
+_FAILED = "has failed; days that it has not computed have the rows of before"
 _FOR_GOOD = (NO_RESTART - {LEASE, CONFLICT}) | {1}
 """Exit codes of jobs that would fail again; 1: a check was not passed."""
 Report = Callable[[str], None]
@@ -74,13 +75,9 @@ def complete(settings: Settings, plan: ReplayPlan, state: ReplayState, report: R
     record = PipelinePaths.of(settings, plan.request.pipeline).cascade(plan.run_id)
     release = read(record)
     if release is None:
-        found = readers(settings, plan, state).batch_jobs
-        days = {name: _days(settings, name, plan, state) for name in found}
-        release = _written(
-            record, Release(run_id=plan.run_id, days={name: each for name, each in days.items() if each})
-        )
+        release = _written(record, Release(run_id=plan.run_id, days=days_behind(settings, plan, state)))
     for name in [name for name in release.days if name not in release.done]:
-        _compute(settings, name, release.days[name], plan.run_id, report)
+        compute(settings, name, release.days[name], plan.run_id, report, _FAILED)
         release = _written(record, msgspec.structs.replace(release, done=(*release.done, name)))
     return _written(record, msgspec.structs.replace(release, state="complete"))
 
@@ -95,7 +92,7 @@ def roll_back(settings: Settings, run_id: str, report: Report) -> list[str]:
     """Computes the batch jobs behind a run again, after its tables were rolled back; returns their names."""
     computed = days_of(settings, run_id)
     for name, days in computed.items():
-        _compute(settings, name, days, f"{run_id}__rollback", report)
+        compute(settings, name, days, f"{run_id}__rollback", report, _FAILED)
     if (record := record_of(settings, run_id)) is not None and (release := read(record)) is not None:
         _written(record, msgspec.structs.replace(release, state="rolled back"))
     return list(computed)
@@ -106,6 +103,12 @@ def days_of(settings: Settings, run_id: str) -> Mapping[str, list[dt.date]]:
     record = record_of(settings, run_id)
     release = None if record is None else read(record)
     return {} if release is None or release.state == "rolled back" else release.days
+
+
+def days_behind(settings: Settings, plan: ReplayPlan, state: ReplayState) -> dict[str, list[dt.date]]:
+    """The batch jobs for which a replay changes rows, in order, and the days of their tables for which it does."""
+    found = {name: _days(settings, name, plan, state) for name in readers(settings, plan, state).batch_jobs}
+    return {name: days for name, days in found.items() if days}
 
 
 def _days(settings: Settings, job: str, plan: ReplayPlan, state: ReplayState) -> list[dt.date]:
@@ -119,8 +122,21 @@ def _days(settings: Settings, job: str, plan: ReplayPlan, state: ReplayState) ->
     return sorted(day for day in known if first <= day < end)
 
 
-def _compute(settings: Settings, name: str, days: Sequence[dt.date], run_id: str, report: Report) -> None:
-    """Runs a batch job in a process of its own: a JVM that a replay has started has not the jars of Delta."""
+def compute(settings: Settings, name: str, days: Sequence[dt.date], run_id: str, report: Report, failed: str) -> None:
+    """Runs a batch job in a process of its own: a JVM that a replay has started has not the jars of Delta.
+
+    Args:
+        settings: name the tables.
+        name: of the job.
+        days: UTC days.
+        run_id: in the history of its table.
+        report: called with what it prints.
+        failed: what it means if it fails, as the end of a sentence whose subject is the job.
+
+    Raises:
+        TerminalError: it would fail again, or its rows do not pass its checks.
+        TransientError: it was killed, or another process works on its table.
+    """
     last: deque[str] = deque(maxlen=_LINES)
     with subprocess.Popen(
         _command(name, days, run_id),
@@ -136,8 +152,7 @@ def _compute(settings: Settings, name: str, days: Sequence[dt.date], run_id: str
         told = "\n  ".join(last)
         wrong = TerminalError if process.returncode in _FOR_GOOD else TransientError
         raise wrong(
-            f"The batch job '{name}' ended with exit code {process.returncode}; days that it has not computed have the "
-            f"rows of before.\n  {told}",
+            f"The batch job '{name}' {failed} (exit code {process.returncode}).\n  {told}",
             hint="repair it, then give the same command again: what is done is not done again",
         )
 

@@ -332,7 +332,7 @@ def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:
     """Does the phases up to `until`; each is a step on the screen."""
     from contextlib import ExitStack
 
-    from deltaworks.replay import work
+    from deltaworks.cascade.rehearsal import Engines
     from deltaworks.replay.model import PHASES
 
     state = run.paths.read_state()
@@ -343,7 +343,7 @@ def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:
                 handing_over = phase == "publish" and run.plan.request.hand_over
                 return stack.enter_context(steps.step("hand over" if handing_over else _TITLES[phase]))
 
-            state = run.advance(phase, report_of, work)
+            state = run.advance(phase, report_of, Engines)
         if phase not in state.done:
             break
     return state

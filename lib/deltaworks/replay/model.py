@@ -144,7 +144,7 @@ class ReplayState(msgspec.Struct, kw_only=True):
     passed: bool | None = None
     """What the gate said."""
     differences: int | None = None
-    """Rows that differ from production."""
+    """Rows that differ from production; from the gate on, those of batch jobs behind it, too."""
     narrowed: Narrowed | None = None
     """What is published, if only differences are and there are any."""
     approval: Approval | None = None
@@ -209,6 +209,16 @@ class ReplayPaths:
     @property
     def comparison(self) -> Path:
         return self.root / "comparison.json"
+
+    @property
+    def rehearsal(self) -> Path:
+        """What would change behind the replay; see `cascade.rehearsal`."""
+        return self.root / "rehearsal.json"
+
+    @property
+    def rehearsed(self) -> Path:
+        """A home of its own with the tables of the rehearsal, while it runs."""
+        return self.root / "rehearsed"
 
     @property
     def verdicts(self) -> Path:

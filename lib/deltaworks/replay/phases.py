@@ -42,6 +42,7 @@ from deltaworks.replay.model import (
 )
 from deltaworks.replay.narrowing import narrowed
 from deltaworks.replay.plan import require_same_stream
+from deltaworks.replay.report import comparison_of
 from deltaworks.settings import Settings
 
 Report = Callable[[str], None]
@@ -200,6 +201,7 @@ class ReplayRun:
         assert engines is not None
         scope = self.scope(state)
         state.passed = engines.judge(self.settings, self.pipeline, self.paths, self.plan, scope, report)
+        state.differences = comparison_of(self.paths).differences
 
     def publication_request(self) -> PublicationRequest:
         """What is asked of the committer of the tables."""

@@ -77,8 +77,12 @@ def review(
 
 
 def comparison_of(paths: ReplayPaths) -> Comparison:
-    """How production differs from a run that is compared."""
-    return msgspec.json.decode(paths.comparison.read_bytes(), type=Comparison)
+    """How production differs from a run that is compared; with the batch jobs behind it, once they are rehearsed."""
+    found = msgspec.json.decode(paths.comparison.read_bytes(), type=Comparison)
+    if not paths.rehearsal.exists():
+        return found
+    behind = msgspec.json.decode(paths.rehearsal.read_bytes(), type=tuple[TableComparison, ...])
+    return msgspec.structs.replace(found, tables=(*found.tables, *behind))
 
 
 def verdicts_of(paths: ReplayPaths) -> list[Verdict]:

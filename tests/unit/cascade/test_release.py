@@ -91,7 +91,7 @@ def test_a_job_that_fails_stops_those_behind_it_and_is_completed_later(
     settings: Settings, commands: Commands, code: str, error: type[Exception]
 ) -> None:
     commands.code["weekly"] = f"print('a key is there twice', flush=True); {code}"
-    with pytest.raises(error, match=r"(?s)'weekly' ended with exit code .*a key is there twice"):
+    with pytest.raises(error, match=r"(?s)'weekly' has failed; days .*exit code .*a key is there twice"):
         complete(settings)
     record = release.record_of(settings, "r")
     assert record is not None

@@ -241,14 +241,14 @@ class _Pair:
                     f"The comparison of '{self.schema.name}' needs more than {limits.memory_mb} MB: {error}",
                     hint="give it more memory, or compare fewer days",
                 ) from error
-        days = _days(found.before, found.kinds)
+        days = day_counts(found.before, found.kinds)
         return TableComparison(
             table=self.schema.name,
             role=self.schema.role.value,
-            rows=_total(days),
+            rows=total(days),
             days=days,
             columns=dict(found.columns),
-            samples=tuple(Sample(kind=kind, before=_shown(old), after=_shown(new)) for kind, old, new in found.samples),
+            samples=tuple(Sample(kind=kind, before=shown(old), after=shown(new)) for kind, old, new in found.samples),
             sums={
                 name: Sum(before=_finite(before), change=_finite(change))
                 for name, (before, change) in found.sums.items()
@@ -362,7 +362,13 @@ def _require_types(log: DeltaLog, schema: TableSchema) -> None:
         )
 
 
-def _days(before: Mapping[date, int], differing: Mapping[date, Mapping[Kind, int]]) -> tuple[Day, ...]:
+def day_counts(before: Mapping[date, int], differing: Mapping[date, Mapping[Kind, int]]) -> tuple[Day, ...]:
+    """The days of a comparison, in order.
+
+    Args:
+        before: day -> rows in production.
+        differing: day -> rows that differ, by kind.
+    """
     none = dict.fromkeys(KINDS, 0)
     days = []
     for day in sorted(before.keys() | differing.keys()):
@@ -384,7 +390,8 @@ def _days(before: Mapping[date, int], differing: Mapping[date, Mapping[Kind, int
     return tuple(days)
 
 
-def _total(days: Sequence[Day]) -> RowCounts:
+def total(days: Sequence[Day]) -> RowCounts:
+    """The counts of all days together."""
     return RowCounts(**{name: sum(getattr(day, name) for day in days) for name in RowCounts.__struct_fields__})
 
 
@@ -392,7 +399,8 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _shown(row: Mapping[str, Any] | None) -> dict[str, SampleCell] | None:
+def shown(row: Mapping[str, Any] | None) -> dict[str, SampleCell] | None:
+    """A row as a sample can hold it."""
     return None if row is None else {name: _cell(cell) for name, cell in row.items()}
 
 

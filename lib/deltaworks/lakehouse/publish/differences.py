@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -43,11 +43,12 @@ Kind = Literal["changed", "only in production", "only in staging"]
 KINDS: tuple[Kind, ...] = ("changed", "only in production", "only in staging")
 _MAX_PARTS = 1024
 _WRITTEN_ROWS = 16_384
-_CONDITION: dict[Kind, str] = {
+CONDITION: dict[Kind, str] = {
     "changed": "in_before AND in_after",
     "only in production": "in_before AND NOT in_after",
     "only in staging": "in_after AND NOT in_before",
 }
+"""Which pairs of rows are of a kind, in SQL."""
 
 
 @dataclass(frozen=True)
@@ -209,12 +210,12 @@ class Differences:
         day = _day(f"c{self._time}")
         found.before.update(dict(self._execute(f"SELECT {day} AS day, count(*) FROM before_rows GROUP BY day")))
         day = _day(f"CASE WHEN in_before THEN b{self._time} ELSE a{self._time} END")
-        counts = ", ".join(f"count(*) FILTER ({_CONDITION[kind]})" for kind in KINDS)
+        counts = ", ".join(f"count(*) FILTER ({CONDITION[kind]})" for kind in KINDS)
         for row in self._execute(f"SELECT {day} AS day, {counts} FROM pairs GROUP BY day"):
             found.kinds[row[0]].update(dict(zip(KINDS, row[1:], strict=True)))
         if self._counted:
             counts = ", ".join(f"count(*) FILTER (b{number} IS DISTINCT FROM a{number})" for number in self._counted)
-            (row,) = self._execute(f"SELECT {counts} FROM pairs WHERE {_CONDITION['changed']}")
+            (row,) = self._execute(f"SELECT {counts} FROM pairs WHERE {CONDITION['changed']}")
             found.columns.update(dict(zip(self._counted.values(), row, strict=True)))
         if self._summed:
             totals = ", ".join(_sum(f"c{number}") for number in self._summed)
@@ -239,7 +240,7 @@ class Differences:
 
     def _first(self, table: str, kind: Kind, limit: int) -> str:
         order = ", ".join(f"coalesce(b{n}, a{n})" for n in self._identity)
-        return f"(SELECT * FROM {table} WHERE {_CONDITION[kind]} ORDER BY {order} LIMIT {limit})"
+        return f"(SELECT * FROM {table} WHERE {CONDITION[kind]} ORDER BY {order} LIMIT {limit})"
 
     def _execute(self, sql: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql).fetchall()
@@ -286,7 +287,7 @@ class Differences:
                 return f"CASE WHEN {self._scope.is_source(topic)} THEN {name} END"
             if field.name == "batch_id":
                 return "NULL::BIGINT"
-        return _unordered(name, field.type)
+        return unordered(name, field.type)
 
     def _rows(self, side: Side, part: int, parts: int) -> str:
         place = "(file_index::BIGINT << 32) + file_row_number AS place"
@@ -326,10 +327,7 @@ class Differences:
         )
         if not side.files:
             return f"(SELECT {columns}, 0 AS file_index, 0 AS file_row_number WHERE FALSE)"
-        paths = ", ".join(_text(_literal_path(path)) for path in side.files)
-        return (
-            f"(SELECT {columns}, file_index, file_row_number FROM read_parquet([{paths}], hive_partitioning = false))"
-        )
+        return f"(SELECT {columns}, file_index, file_row_number FROM {rows_of(side.files)})"
 
     def _type(self, kind: pa.DataType) -> str:
         """DuckDB's name for a type."""
@@ -367,18 +365,24 @@ def _identity_of(schema: TableSchema) -> set[str]:
             return {*schema.key_names, *ROW_SOURCE}
 
 
-def _unordered(sql: str, kind: pa.DataType, depth: int = 0) -> str:
-    """Sorts the entries of maps by name, at any depth."""
+def rows_of(paths: Iterable[Path]) -> str:
+    """The rows of files of Parquet, in SQL."""
+    listed = ", ".join(_text(_literal_path(path)) for path in paths)
+    return f"read_parquet([{listed}], hive_partitioning = false)"
+
+
+def unordered(sql: str, kind: pa.DataType, depth: int = 0) -> str:
+    """A column as rows are compared: with the entries of maps sorted by name, at any depth."""
     if not _has_map(kind):
         return sql
     item = f"x{depth}"
     if pa.types.is_map(kind):
-        value = _unordered(f"{item}.value", kind.item_type, depth + 1)
+        value = unordered(f"{item}.value", kind.item_type, depth + 1)
         entries = f"list_transform(map_entries({sql}), lambda {item}: {{'key': {item}.key, 'value': {value}}})"
         return f"map_from_entries(list_sort({entries}))"
     if pa.types.is_list(kind):
-        return f"list_transform({sql}, lambda {item}: {_unordered(item, kind.value_type, depth + 1)})"
-    parts = [f"{_text(part.name)}: {_unordered(f'({sql}).{_quoted(part.name)}', part.type, depth)}" for part in kind]
+        return f"list_transform({sql}, lambda {item}: {unordered(item, kind.value_type, depth + 1)})"
+    parts = [f"{_text(part.name)}: {unordered(f'({sql}).{_quoted(part.name)}', part.type, depth)}" for part in kind]
     return f"CASE WHEN {sql} IS NOT NULL THEN {{{', '.join(parts)}}} END"
 
 
