@@ -1,6 +1,8 @@
-"""Reprocessing by schedule in a real Airflow: equal, within the limit under kills, over it and rejected; a backfill.
+"""Reprocessing by schedule in a real Airflow: equal, within the limit under kills, over it and rejected; a backfill; a
+hand-over in its window.
 
-The job has a bug that is repaired under the running stream, which goes on with the bug.
+The jobs have a bug that is repaired under the running stream; only the one that is handed over goes on without it. A
+batch job behind each of them is part of all of it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from deltaworks.files import replace_file
 from tests.integration.own_stack.conftest import NewPipeline, new_pipeline, write_job
 from tests.system.replays.rest import ReplayApi
 
@@ -40,8 +43,52 @@ pipeline = Pipeline(
     name="amounts",
     topology=topology,
     topics=(Topic("amounts", partitions=1),),
-    reprocess=Reprocess("SCHEDULE", days=3, limit=ChangeLimit(rows=LIMIT)),
+    reprocess=Reprocess("SCHEDULE", days=3, limit=ChangeLimit(rows=LIMIT), cascade=True),
     corrections=Corrections("amount_corrections"),
+)
+'''
+BALANCES = '''"""Balances of accounts."""
+
+from datetime import time
+
+from deltaworks import HandOver, Pipeline, Reprocess, StreamsBuilder, Topic
+
+
+def topology(builder: StreamsBuilder) -> None:
+    payments = builder.stream("payments", key=str, value=int).map_values(lambda amount: AMOUNT, value=int)
+    payments.group_by_key().reduce(lambda total, amount: total + amount, store="balances").to_delta("balances")
+
+
+pipeline = Pipeline(
+    name="balances",
+    topology=topology,
+    topics=(Topic("payments", partitions=1),),
+    reprocess=Reprocess("SCHEDULE", hand_over=HandOver(window=(time(0), time(23, 59))), cascade=True),
+)
+'''
+BATCH = '''"""Totals of a day."""
+
+from datetime import date
+from typing import NamedTuple
+
+from deltaworks.batch import BatchJob
+
+
+class Total(NamedTuple):
+    day: date
+    account: str
+    total: int
+
+
+def daily(day, TABLE):
+    from pyspark.sql import functions as F
+
+    rows = WHERE
+    return rows.groupBy(F.col("key").alias("account")).agg(F.sum("value").alias("total")).withColumn("day", F.lit(day))
+
+
+job = BatchJob(
+    name="NAME", pipelines=["PIPELINE"], compute=daily, row=Total, key=["day", "account"], doc="Totals", schedule=None
 )
 '''
 HOURS = (8, 12, 16)
@@ -57,7 +104,7 @@ class Amounts:
         self.stack, self.airflow = stack, airflow
         self.days = [datetime.now(UTC).date() - timedelta(days=number) for number in (3, 2, 1)]
 
-    def write(self, *, schedule: str = "* * * * *", limit: int = 4, amount: str = "amount") -> None:
+    def write(self, *, schedule: str = "* * * * *", limit: int = 5, amount: str = "amount") -> None:
         text = JOB.replace("SCHEDULE", schedule).replace("LIMIT", str(limit))
         text = text.replace(
             "key=str, value=int)", f"key=str, value=int).map_values(lambda amount: {amount}, value=int)"
@@ -90,6 +137,18 @@ class Amounts:
                 assert (start.date(), start.hour) not in found, "a window twice"
                 found[start.date(), start.hour] = int(str(row["value"]))
         return found
+
+    def compute(self) -> None:
+        """Lets the batch job compute all days."""
+        write_batch(self.stack, "daily_amounts", NAME, "amount_totals", 'TABLE.where(F.to_date("window_start") == day)')
+        self.stack.deltaworks("batch", "daily_amounts", *(word for day in self.days for word in ("--day", str(day))))
+
+    def is_daily(self) -> bool:
+        """Whether the batch job's table has what the windows add up to."""
+        sums: dict[date, int] = {}
+        for (day, _), total in self.totals().items():
+            sums[day] = sums.get(day, 0) + total
+        return {row["day"]: row["total"] for row in self.stack.table("daily_amounts")} == sums
 
     def expected(self, *, odd: int = ODD) -> Totals:
         yesterday = self.days[2]
@@ -128,6 +187,14 @@ class Amounts:
         return self.states(run)
 
 
+def write_batch(stack: NewPipeline, name: str, pipeline: str, table: str, rows: str) -> None:
+    """Writes a batch job with totals of a table."""
+    text = BATCH.replace("WHERE", rows)
+    for word, meant in (("TABLE", table), ("NAME", name), ("PIPELINE", pipeline)):
+        text = text.replace(word, meant)
+    replace_file(stack.project / "jobs" / "batch" / f"{name}.py", text.encode())
+
+
 @pytest.fixture
 def amounts(new_pipeline: NewPipeline) -> Iterator[Amounts]:
     with ReplayApi.of(new_pipeline.settings) as airflow:
@@ -156,6 +223,8 @@ def test_days_are_reprocessed_on_schedule_within_the_limit_and_by_backfill(amoun
     states = amounts.next_run("a run whose result equals production")
     assert (states["unchanged"], states["publish"], states["approve"]) == ("success", "skipped", "skipped")
     assert amounts.publications() == []
+    amounts.compute()
+    assert amounts.is_daily()
 
     known = amounts.known()
     amounts.write(amount=f"8 if amount == {ODD} else amount")
@@ -167,8 +236,9 @@ def test_days_are_reprocessed_on_schedule_within_the_limit_and_by_backfill(amoun
     assert amounts.totals() == amounts.expected(odd=8)
     (done,) = amounts.publications()
     assert set(done["tables"]) == {"amounts_read", "amount_totals"}, "the counts are equal"
-    assert done["approved_by"].startswith(f"reprocess= of {NAME}: 4 rows differ")
+    assert done["approved_by"].startswith(f"reprocess= of {NAME}: 5 rows differ")
     assert skipped(amounts.states(run)) == {"approve", "discard", "unchanged"}
+    assert amounts.is_daily(), "the cascade has followed"
 
     states = amounts.next_run("a run after it, which finds nothing")
     assert states["unchanged"] == "success"
@@ -177,14 +247,15 @@ def test_days_are_reprocessed_on_schedule_within_the_limit_and_by_backfill(amoun
     amounts.write(amount="amount * 2")
     run = airflow.wait("a run that asks", lambda: asking(amounts, known), timeout_s=600)
     body = airflow.question(DAG_ID, run)["body"]
-    assert "You are asked because 27 rows differ" in body
-    assert "27 rows of at most 4" in body
+    assert "You are asked because 30 rows differ" in body
+    assert "30 rows of at most 5" in body
+    assert "| `daily_amounts` | 3 | 3 | 0 | 3 | 0 | 0 |" in body
     amounts.write(amount=f"8 if amount == {ODD} else amount", schedule="0 0 * * *", limit=100)
     airflow.noted()
     airflow.answer(DAG_ID, run, "Reject")
     airflow.wait("it was rejected", lambda: airflow.run(DAG_ID, run).ended, timeout_s=240)
     assert amounts.states(run)["publish"] == "skipped"
-    assert amounts.totals() == amounts.expected(odd=8)
+    assert amounts.totals() == amounts.expected(odd=8) and amounts.is_daily()
     assert len(amounts.publications()) == 1
 
     quiet(amounts)
@@ -196,7 +267,7 @@ def test_days_are_reprocessed_on_schedule_within_the_limit_and_by_backfill(amoun
     assert [run.state for run in ends] == ["success"] * 3
     decided = sorted(next(iter({"publish", "unchanged"} - skipped(amounts.states(run.dag_run_id)))) for run in ends)
     assert decided == ["publish", "unchanged", "unchanged"], "only yesterday has the amount"
-    assert amounts.totals() == amounts.expected(odd=9)
+    assert amounts.totals() == amounts.expected(odd=9) and amounts.is_daily()
     corrected = all_told_once(amounts)
     print(f"{corrected} corrections;", end=" ")
     print(f"{len(airflow.runs(DAG_ID))} runs, {len(amounts.publications())} publications, 9 windows equal each time")
@@ -246,3 +317,48 @@ def quiet(amounts: Amounts) -> None:
         return "0 0 * * *" in str(facts["timetable_summary"]) and all(run.ended for run in airflow.runs(DAG_ID))
 
     amounts.airflow.wait("the schedule is daily and no run is under way", settled, timeout_s=600)
+
+
+def test_a_table_without_windows_is_handed_over_on_schedule(new_pipeline: NewPipeline) -> None:
+    stack, dag_id = new_pipeline, "balances__reprocess"
+
+    def write(amount: str, schedule: str) -> None:
+        write_job(stack.project, "balances", BALANCES.replace("AMOUNT", amount).replace("SCHEDULE", schedule))
+
+    def balances(name: str, column: str) -> dict[Any, int]:
+        return {row[column]: int(str(row["value" if column == "key" else "total"])) for row in stack.table(name)}
+
+    def produce() -> None:
+        producer = Producer({"bootstrap.servers": stack.settings.bootstrap})
+        for number in range(20):
+            producer.produce("payments", number.to_bytes(8, "big"), b"ab"[number % 2 : number % 2 + 1])
+        assert producer.flush(30) == 0
+
+    def paid(odd: int, times: int = 1) -> dict[Any, int]:
+        return {"a": 90 * times, "b": (100 + odd - 7) * times}
+
+    write("amount", "0 0 * * *")
+    with ReplayApi.of(stack.settings) as airflow:
+        airflow.wait("the job has a DAG", lambda: dag_id in {dag.dag_id for dag in airflow.dags()}, timeout_s=240)
+        stack.deltaworks("deploy", "balances")
+        produce()
+        airflow.wait("all is in the table", lambda: balances("balances", "key") == paid(7), timeout_s=300)
+        write_batch(stack, "daily_balances", "balances", "balances", "balances")
+        today = str(datetime.now(UTC).date())
+        stack.deltaworks("batch", "daily_balances", "--day", today)
+        assert balances("daily_balances", "account") == paid(7)
+
+        write(f"8 if amount == {ODD} else amount", "* * * * *")
+        airflow.wait("the stream is handed over", lambda: balances("balances", "key") == paid(8), timeout_s=900)
+        write(f"8 if amount == {ODD} else amount", "0 0 * * *")
+        airflow.wait(
+            "the cascade has followed", lambda: balances("daily_balances", "account") == paid(8), timeout_s=600
+        )
+        airflow.wait("all runs have ended", lambda: all(run.ended for run in airflow.runs(dag_id)), timeout_s=600)
+        assert {run.state for run in airflow.runs(dag_id)} == {"success"}
+        listed = json.loads(stack.deltaworks("replays", "balances", "--json"))["handovers"]
+        assert [each["state"] for each in listed] == ["handed over"], "once"
+        assert listed[0]["approved_by"].startswith("reprocess= of balances: ")
+        produce()
+        airflow.wait("it goes on", lambda: balances("balances", "key") == paid(8, times=2), timeout_s=300)
+        stack.deltaworks("stop", "balances")
