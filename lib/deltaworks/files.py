@@ -118,7 +118,7 @@ class LocalFiles:
         above = prefix.rpartition("/")[0]
         folder = self._path(above) if "/" in prefix else self._root
         found = (path.relative_to(self._root).as_posix() for path in folder.rglob("*") if path.is_file())
-        return sorted(name for name in found if name.startswith(prefix) and not _hidden(name))
+        return sorted(name for name in found if name.startswith(prefix) and not is_hidden(name))
 
     def delete(self, name: str) -> None:
         target = self._path(name)
@@ -127,10 +127,7 @@ class LocalFiles:
             sync_folder(target.parent)
 
     def _path(self, name: str) -> Path:
-        parts = name.split("/")
-        if "" in parts or "\0" in name or _hidden(name):
-            raise ValueError(f"{name!r} is not the name of a file below {self._root}")
-        return self._root.joinpath(*parts)
+        return self._root.joinpath(*checked_name(name, self._root).split("/"))
 
     def _make_folder(self, folder: Path) -> None:
         """Makes a folder durable, even one whose creator was killed before it could sync it."""
@@ -283,5 +280,16 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
 
 
-def _hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     return any(part.startswith(".") for part in name.split("/"))
+
+
+def checked_name(name: str, where: object) -> str:
+    """The name of a file for `Files`.
+
+    Raises:
+        ValueError: it is none; says of `where`.
+    """
+    if "" in name.split("/") or "\0" in name or is_hidden(name):
+        raise ValueError(f"{name!r} is not the name of a file below {where}")
+    return name

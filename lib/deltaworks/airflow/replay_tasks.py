@@ -281,8 +281,7 @@ def planned(settings: Settings, request: ReplayRequest, dag_run: Any) -> str:
     from deltaworks.replay import runs
     from deltaworks.replay.days import NoCompleteDayError
 
-    ids = (run_id_of(dag_run, number) for number in count(1))
-    run_id = next(run_id for run_id in ids if not has_ended(settings, request.pipeline, run_id))
+    run_id = _id_of(settings, request.pipeline, dag_run)
     listeners.require_own_kafka(settings)
     with no_retry_where_it_cannot_help():
         try:
@@ -297,6 +296,26 @@ def planned(settings: Settings, request: ReplayRequest, dag_run: Any) -> str:
     for line in readers(settings, plan).lines:
         log.info("reader: %s", line)
     return plan.run_id
+
+
+def throw_away_leftovers(settings: Settings, name: str, dag_run: Any) -> None:
+    """Discards what earlier runs of the same DAG have left; see `runs.throw_away_leftovers`."""
+    from deltaworks.replay import runs
+
+    own = _id_of(settings, name, dag_run)
+
+    def throw_away() -> None:
+        for run in runs.throw_away_leftovers(settings, name, but=[own]):
+            log.warning("replay %s, which was left unfinished, is discarded", run)
+
+    with no_retry_where_it_cannot_help():
+        patiently(throw_away)
+
+
+def _id_of(settings: Settings, name: str, dag_run: Any) -> str:
+    """The id of the replay that a DAG run makes or goes on with: a run that is cleared may be the second one."""
+    ids = (run_id_of(dag_run, number) for number in count(1))
+    return next(run_id for run_id in ids if not has_ended(settings, name, run_id))
 
 
 def patiently(take: Callable[[], object]) -> None:

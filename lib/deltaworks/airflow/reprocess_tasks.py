@@ -43,6 +43,7 @@ def plan(name: str, dag_run: Any = None, access: Access = ENVIRONMENT) -> str:
     policy = policy_of(pipeline)
     if stored_plan(PipelinePaths.of(settings, name).current.plan) is None:
         raise AirflowSkipException(f"{name} has not run yet: nothing to reprocess")
+    replay_tasks.throw_away_leftovers(settings, name, dag_run)
     return replay_tasks.planned(settings, _request(name, policy, dag_run), dag_run)
 
 
@@ -53,6 +54,7 @@ def _request(name: str, policy: Reprocess, dag_run: Any) -> ReplayRequest:
             pipeline=name,
             hand_over=True,
             cascade=policy.cascade,
+            by_policy=True,
             reason="reprocess all history",
             requested_by=requester(dag_run),
         )
@@ -67,6 +69,7 @@ def _request(name: str, policy: Reprocess, dag_run: Any) -> ReplayRequest:
         complete_days=True,
         only_different=True,
         cascade=policy.cascade,
+        by_policy=True,
         reason=f"reprocess {first} to {end}",
         requested_by=requester(dag_run),
     )

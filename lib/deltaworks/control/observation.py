@@ -101,9 +101,7 @@ class _Look:
         self.deployment: Deployment | None = None
         self._registry_beat: Heartbeat | None = None
         with suppress(ControlUnavailableError):
-            self.record = self._registry.pipeline(name)
-            self.deployment = self._registry.deployment(name, generation)
-            self._registry_beat = self._registry.heartbeat(name)
+            self.record, self.deployment, self._registry_beat = self._registry.known(name, generation)
         self._launcher: Launcher = launchers(settings, self.deployment.options.launcher if self.deployment else "local")
         self._driver: ExternalId | None = self.deployment.external_id if self.deployment else None
         self._driver = self._driver or self._launcher.drivers(name).get(generation)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from importlib.resources import files
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -98,6 +98,16 @@ def supervised(settings: Settings, name: str, generation: int, by: str) -> bool:
     return True
 
 
+class Known(NamedTuple):
+    """What the registry knows of a generation; None: nothing."""
+
+    record: PipelineRecord | None
+    """Of its pipeline."""
+    deployment: Deployment | None
+    beat: Heartbeat | None
+    """The latest one of its pipeline, which may be of another generation."""
+
+
 class Registry:
     """Access to the registry. The engine is one per process and database, because it must not cross a fork."""
 
@@ -118,13 +128,18 @@ class Registry:
 
     def pipelines(self, name: str | None = None) -> list[PipelineRecord]:
         """All pipelines that were ever deployed, by name; or only one."""
-        query = sa.select(*(pipelines.c[field] for field in PipelineRecord.__struct_fields__)).order_by(
-            pipelines.c.name
-        )
-        if name is not None:
-            query = query.where(pipelines.c.name == name)
         with self._begin() as connection:
-            return [_struct(PipelineRecord, row) for row in connection.execute(query)]
+            return _pipelines(connection, name)
+
+    def known(self, name: str, generation: int) -> Known:
+        """All that an observer of a generation needs, in one transaction: a look at many pipelines is mostly waiting
+        for answers."""
+        with self._begin() as connection:
+            return Known(
+                next(iter(_pipelines(connection, name)), None),
+                _deployment(connection, deployments.c.pipeline == name, deployments.c.generation == generation),
+                _heartbeat(connection, name),
+            )
 
     def desire(self, name: str, desired: Desired) -> bool:
         """Sets the desired state; returns False if the pipeline was never deployed."""
@@ -398,13 +413,6 @@ class Registry:
         with self._begin() as connection:
             return [_struct(BatchRecord, row) for row in connection.execute(query)]
 
-    def heartbeat(self, name: str) -> Heartbeat | None:
-        """The latest heartbeat of a pipeline."""
-        query = sa.select(heartbeats.c.beat).where(heartbeats.c.pipeline == name)
-        with self._begin() as connection:
-            content = connection.execute(query).scalar_one_or_none()
-        return None if content is None else msgspec.convert(content, Heartbeat)
-
     def take_commands(self, name: str, generation: int) -> list[DrainCommand]:
         """Takes the commands for a generation; each is handed out once."""
         statement = (
@@ -432,8 +440,7 @@ class Registry:
 
     def _one_deployment(self, *conditions: sa.ColumnElement[bool]) -> Deployment | None:
         with self._begin() as connection:
-            row = connection.execute(sa.select(deployments).where(*conditions)).one_or_none()
-        return None if row is None else _struct(Deployment, row)
+            return _deployment(connection, *conditions)
 
     def _change(self, name: str, generation: int, *conditions: sa.ColumnElement[bool], **values: Any) -> None:
         statement = sa.update(deployments).where(
@@ -479,6 +486,23 @@ class Registry:
             raise _unavailable(error) from error
         finally:
             connection.close()  # releases the lock
+
+
+def _pipelines(connection: sa.Connection, name: str | None) -> list[PipelineRecord]:
+    query = sa.select(*(pipelines.c[field] for field in PipelineRecord.__struct_fields__)).order_by(pipelines.c.name)
+    if name is not None:
+        query = query.where(pipelines.c.name == name)
+    return [_struct(PipelineRecord, row) for row in connection.execute(query)]
+
+
+def _deployment(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> Deployment | None:
+    row = connection.execute(sa.select(deployments).where(*conditions)).one_or_none()
+    return None if row is None else _struct(Deployment, row)
+
+
+def _heartbeat(connection: sa.Connection, name: str) -> Heartbeat | None:
+    content = connection.execute(sa.select(heartbeats.c.beat).where(heartbeats.c.pipeline == name)).scalar_one_or_none()
+    return None if content is None else msgspec.convert(content, Heartbeat)
 
 
 def close() -> None:

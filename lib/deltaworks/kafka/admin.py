@@ -33,6 +33,8 @@ Position = tuple[str, int]
 """Topic and partition."""
 
 _TIMEOUT_S = 30.0
+_LISTEN_S = 2.0
+"""How often a client that waits for an answer looks whether it was refused."""
 _POLL_S = 0.02
 _STOCK_TRANSACTION_MS = 900_000
 _SHORT_TRANSACTION_MS = 60_000
@@ -95,17 +97,31 @@ def refusal(bootstrap: Kafka, *, timeout_s: float = 5.0) -> ConfigurationError |
     Raises:
         ConfigurationError: the settings of the clients are wrong.
     """
-    said: list[KafkaError] = []
-    ours = {"log_level": 0, "socket.timeout.ms": 10_000, "error_cb": said.append}
-    client = make(AdminClient, bootstrap, ours, logger=SILENT)
+    client = _Listening(bootstrap)
     with suppress(KafkaException, TimeoutError):
-        client.describe_cluster(request_timeout=timeout_s).result(timeout_s + 1)
-    client.poll(0)  # hands over what it has met meanwhile
-    for reason in said:
-        # What a broker says about our certificate arrives as a failed transport.
-        if reason.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL alert" in reason.str():
-            return ConfigurationError(f"Kafka at {bootstrap} refuses our clients: {reason.str()}.", hint=WHERE_TO_LOOK)
-    return None
+        client.client.describe_cluster(request_timeout=timeout_s).result(timeout_s + 1)
+    return client.refusal()
+
+
+class _Listening:
+    """A client that remembers what brokers say to it; its own answers only say that time is over."""
+
+    def __init__(self, bootstrap: Kafka) -> None:
+        self._bootstrap = bootstrap
+        self._said: list[KafkaError] = []
+        ours = {"log_level": 0, "socket.timeout.ms": 10_000, "error_cb": self._said.append}
+        self.client = make(AdminClient, bootstrap, ours, logger=SILENT)
+
+    def refusal(self) -> ConfigurationError | None:
+        """Why it was not let in; None: it was, or nobody has answered yet."""
+        self.client.poll(0)  # hands over what it has met meanwhile
+        for reason in self._said:
+            # What a broker says about our certificate arrives as a failed transport.
+            if reason.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL alert" in reason.str():
+                return ConfigurationError(
+                    f"Kafka at {self._bootstrap} refuses our clients: {reason.str()}.", hint=WHERE_TO_LOOK
+                )
+        return None
 
 
 def check_partitions(existing: Mapping[str, int], topics: Iterable[TopicSpec]) -> None:
@@ -207,14 +223,23 @@ def delete_topics(bootstrap: Kafka, names: Sequence[str]) -> None:
 
 
 def partition_counts(bootstrap: Kafka) -> dict[str, int]:
-    """The number of partitions of every topic that is not Kafka's own."""
-    try:
-        counts = partition_counts_of(admin(bootstrap))
-    except KafkaReadError:
-        if (refused := refusal(bootstrap)) is not None:
-            raise refused from None
-        raise
-    return {name: count for name, count in counts.items() if not name.startswith("__")}
+    """The number of partitions of every topic that is not Kafka's own.
+
+    Raises:
+        ConfigurationError: a broker does not let our clients in; at once, since it would not do so later either.
+        KafkaReadError: no broker answers.
+    """
+    client, end = _Listening(bootstrap), clock.ticks_s() + _TIMEOUT_S
+    while True:
+        try:
+            counts = partition_counts_of(client.client, timeout_s=_LISTEN_S)
+        except KafkaReadError:
+            if (refused := client.refusal()) is not None:
+                raise refused from None
+            if clock.ticks_s() > end:
+                raise
+        else:
+            return {name: count for name, count in counts.items() if not name.startswith("__")}
 
 
 def compacted(bootstrap: Kafka, topics: Collection[str]) -> frozenset[str]:
@@ -394,10 +419,10 @@ def listed(futures: Mapping[TopicPartition, Future[ListOffsetsResultInfo]]) -> d
     return offsets
 
 
-def partition_counts_of(client: AdminClient) -> dict[str, int]:
+def partition_counts_of(client: AdminClient, *, timeout_s: float = _TIMEOUT_S) -> dict[str, int]:
     """The number of partitions of every topic, including Kafka's own."""
     try:
-        topics = client.list_topics(timeout=_TIMEOUT_S).topics
+        topics = client.list_topics(timeout=timeout_s).topics
     except KafkaException as error:
         raise KafkaReadError(
             f"The broker does not answer: {error.args[0].str()}.", hint="is it running? `deltaworks status`"

@@ -49,6 +49,8 @@ class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Publish only the tables that differ from production, and their days from the first that differs to the last."""
     cascade: bool = False
     """Compute the batch jobs that read what is published again, as part of it; see `deltaworks.cascade`."""
+    by_policy: bool = False
+    """The pipeline's `reprocess=` asks for it; so the next run of that may throw away what this one has left."""
     dry_run: bool = False
     """Only say what would change: the run may have days of others, and is never published."""
     reason: str = ""

@@ -162,6 +162,33 @@ def discard(settings: Settings, run_id: str) -> None:
         paths.remove()
 
 
+def throw_away_leftovers(settings: Settings, name: str, *, but: Collection[str]) -> list[str]:
+    """Discards what earlier runs of a pipeline's `reprocess=` have left, so that one night that failed does not fail
+    all those after it; returns their ids.
+
+    What was begun to be published or handed over stays, and so does what the gate has refused, as long as the code is
+    the same: it would refuse it again, and somebody should see why.
+
+    Args:
+        settings: name the home.
+        name: the pipeline.
+        but: ids of runs that go on, unless the code has changed since they were planned.
+
+    Raises:
+        ConflictError: another process still works on one of them.
+    """
+    own = PipelinePaths.of(settings, name)
+    version = code_version(settings, set_aside.applied(own, jobs.load(settings, name)))
+    thrown = []
+    for paths, plan in list(_runs(settings, name)):
+        begun = paths.publication.exists() or own.handover(plan.run_id).exists()
+        refused = paths.read_state().passed is False or plan.run_id in but
+        if plan.request.by_policy and not begun and not (refused and plan.code_version == version):
+            discard(settings, plan.run_id)
+            thrown.append(plan.run_id)
+    return thrown
+
+
 def publication_of(settings: Settings, run_id: str) -> tuple[str, Path]:
     """The pipeline and the record of what a run has published.
 

@@ -136,7 +136,7 @@ def test_a_deployment_runs_and_is_in_the_book(control: Control) -> None:
     seen = observe(control, 1)
     assert (seen.state, seen.reason, seen.log_lines) == ("running", None, [])
     assert seen.heartbeat is not None and seen.heartbeat.generation == 1
-    until(lambda: control.registry.heartbeat("p"))
+    until(lambda: control.registry.known("p", 0).beat)
 
 
 def test_a_driver_inherits_no_secret_and_nothing_of_airflow(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_two_deployments_at_the_same_time_leave_one_driver(control: Control) -> 
     assert observe(control, 1).state == "superseded"
     assert observe(control, 2).state == "running"
     assert fence.read(paths(control).fence) == 2
-    until(lambda: (beat := control.registry.heartbeat("p")) and beat.generation == 2)
+    until(lambda: (beat := control.registry.known("p", 0).beat) and beat.generation == 2)
     copied = control.registry.batches("p", fake_driver.QUERY_ID)
     assert [record.batch for record in copied] == list(range(len(copied)))
 
@@ -218,10 +218,14 @@ def suspend_between_writes(pid: int, fence_file: Path) -> None:
 def test_a_zombie_that_wakes_up_can_write_nothing(control: Control) -> None:
     """Its host could not end it, and its lock did not keep the next one out: a network drive, say."""
     with unregistered_driver(control, 1, "--no-lease") as zombie:
-        until(lambda: (beat := control.registry.heartbeat("p")) and beat.generation == 1 and beat.state == "running")
+        until(
+            lambda: (beat := control.registry.known("p", 0).beat) and beat.generation == 1 and beat.state == "running"
+        )
         suspend_between_writes(zombie.pid, paths(control).fence)
         second = deploy(control)
-        until(lambda: (beat := control.registry.heartbeat("p")) and beat.generation == 2 and beat.state == "running")
+        until(
+            lambda: (beat := control.registry.known("p", 0).beat) and beat.generation == 2 and beat.state == "running"
+        )
         written = {record.batch: record for record in batches.read(paths(control).batches)}
 
         os.kill(zombie.pid, signal.SIGCONT)
@@ -230,7 +234,7 @@ def test_a_zombie_that_wakes_up_can_write_nothing(control: Control) -> None:
     assert second.generation == 2
     beat = heartbeat.read(paths(control).heartbeat)
     assert beat is not None and beat.generation == 2
-    assert control.registry.heartbeat("p").generation == 2  # type: ignore[union-attr]
+    assert control.registry.known("p", 0).beat.generation == 2  # type: ignore[union-attr]
     now = {record.batch: record for record in batches.read(paths(control).batches)}
     assert {batch: now[batch] for batch in written} == written
     assert observe(control, 1).state == "superseded"

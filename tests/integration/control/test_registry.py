@@ -136,7 +136,7 @@ def test_an_older_generation_can_say_nothing_any_more(control: Control) -> None:
     with pytest.raises(FencedError):
         book.append_batches("p", 1, "q", [record(1)])
 
-    assert book.heartbeat("p") == beat(2, at=2.0)
+    assert book.known("p", 0).beat == beat(2, at=2.0)
     assert book.batches("p", "q") == [record(0)]
 
 

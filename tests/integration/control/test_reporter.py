@@ -71,7 +71,7 @@ def test_batches_and_the_latest_beat_arrive(control: Control) -> None:
     driver.reporter.close()
 
     assert control.registry.batches("p", "q") == [record(n) for n in range(20)]
-    assert control.registry.heartbeat("p") == beat(1, batch_id=19, at=19.0)
+    assert control.registry.known("p", 0).beat == beat(1, batch_id=19, at=19.0)
 
 
 def test_an_outage_leaves_no_gap_and_no_double(
@@ -94,7 +94,7 @@ def test_an_outage_leaves_no_gap_and_no_double(
         driver.reporter.close()
 
     assert book.batches("p", "q") == [record(n) for n in range(55)]
-    assert book.heartbeat("p") == beat(1, batch_id=54, at=54.0)
+    assert book.known("p", 0).beat == beat(1, batch_id=54, at=54.0)
     assert driver.longest_s < 0.5
     assert [r.getMessage().split()[0:3] for r in caplog.records if "registry" in r.name or "reporter" in r.name] == [
         ["The", "registry", "(PostgreSQL)"],
@@ -130,7 +130,7 @@ def test_a_reporter_without_a_registry_ends_soon(tmp_path: Path) -> None:
 def test_a_fenced_driver_is_told(control: Control) -> None:
     driver = Driver(control, generation=1)
     driver.commit(0)
-    until(lambda: control.registry.heartbeat("p"))
+    until(lambda: control.registry.known("p", 0).beat)
     control.registry.beat(beat(2), host="h")
 
     def is_fenced() -> bool:
@@ -142,13 +142,13 @@ def test_a_fenced_driver_is_told(control: Control) -> None:
 
     until(is_fenced)
     driver.reporter.close()
-    assert control.registry.heartbeat("p") == beat(2)
+    assert control.registry.known("p", 0).beat == beat(2)
 
 
 def test_a_driver_that_hangs_does_not_look_alive(control: Control) -> None:
     driver = Driver(control)
     driver.commit(0)
-    until(lambda: control.registry.heartbeat("p"))
+    until(lambda: control.registry.known("p", 0).beat)
     beats: list[Heartbeat] = []
     written = control.registry.beat
     said = threading.Event()
@@ -177,7 +177,7 @@ def test_a_driver_that_hangs_does_not_look_alive(control: Control) -> None:
 def test_a_drain_command_reaches_the_driver_and_is_ticked_off(control: Control) -> None:
     driver = Driver(control)
     driver.commit(0)
-    until(lambda: control.registry.heartbeat("p"))
+    until(lambda: control.registry.known("p", 0).beat)
     assert not driver.reporter.asked_to_drain()
     control.registry.drain("p", 1, "test")
 

@@ -112,12 +112,20 @@ def plan_of(request: ReplayRequest, run_id: str, version: str = "0123456789ab") 
 
 
 def planned(
-    settings: Settings, name: str, run_id: str, *done: Phase, passed: bool | None = None, hand_over: bool = False
+    settings: Settings,
+    name: str,
+    run_id: str,
+    *done: Phase,
+    passed: bool | None = None,
+    hand_over: bool = False,
+    by_policy: bool = False,
 ) -> ReplayPaths:
     """The folder of a run that has done these phases after `plan`."""
     paths = ReplayPaths.of(PipelinePaths.of(settings, name), run_id)
     version = code_version(settings, jobs.load(settings, name))
-    request = ReplayRequest(pipeline=name, requested_by="somebody", reason="prices", hand_over=hand_over)
+    request = ReplayRequest(
+        pipeline=name, requested_by="somebody", reason="prices", hand_over=hand_over, by_policy=by_policy
+    )
     plan = plan_of(request, run_id, version)
     paths.root.mkdir(parents=True)
     paths.plan.write_bytes(msgspec.json.encode(plan))

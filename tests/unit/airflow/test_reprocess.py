@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
@@ -25,7 +26,15 @@ from deltaworks.replay.days import NoCompleteDayError
 from deltaworks.replay.model import Phase, ReplayPaths
 from deltaworks.settings import Settings
 from tests.unit.airflow.replay_runs import Run
-from tests.unit.airflow.replays import EQUAL, Notes, planned, project_settings, take_notes, write_findings
+from tests.unit.airflow.replays import (
+    EQUAL,
+    Notes,
+    planned,
+    project_settings,
+    take_notes,
+    write_findings,
+    write_publication,
+)
 from tests.unit.airflow.reprocess_runs import ended
 from tests.unit.airflow.since import AIRFLOW_3_3
 
@@ -142,6 +151,44 @@ def test_the_request_is_for_complete_days_and_differences(project: Project, note
     assert (request.complete_days, request.only_different) == (True, True)
     assert (request.tables, request.order) == (("wordcount_hours",), "time")
     assert (request.reason, request.requested_by) == ("reprocess 2026-11-24 to 2026-11-27", "airflow scheduled")
+
+
+def left(project: Project, run: str, *done: Phase, code: str | None = None, **state: Any) -> ReplayPaths:
+    """What an earlier run of the DAG has left; with other code than that of now, if it is given."""
+    paths = planned(project.settings, NAME, run, *done, by_policy=True, **state)
+    if code is not None:
+        paths.write_plan(msgspec.structs.replace(paths.read_plan(), code_version=code))
+    return paths
+
+
+def test_what_earlier_runs_have_left_does_not_fail_the_next(project: Project, notes: Notes) -> None:
+    gone = [
+        left(project, "killed", "run"),
+        left(project, "old-code", "run", code="before"),
+        left(project, "refused-old-code", "run", "compare", passed=False, code="before"),
+        left(project, "nobody-approved", "run", "compare", "gate", passed=True),
+    ]
+    run = reprocess_tasks.plan(NAME, dag_run())
+    assert [paths.plan.exists() for paths in gone] == [False] * 4
+
+    mine, _ = runs.find(project.settings, run)
+    mine.write_plan(msgspec.structs.replace(mine.read_plan(), code_version="before"))
+    assert reprocess_tasks.plan(NAME, dag_run()) == run
+    assert mine.read_plan().code_version != "before", "a run that is cleared after a repair begins anew"
+
+
+def test_what_somebody_should_see_or_has_begun_stays(project: Project, notes: Notes) -> None:
+    refused = left(project, "refused", "run", "compare", passed=False)
+    by_hand = planned(project.settings, NAME, "by-hand", "run")
+    publishing = left(project, "publishing", "run", "compare", "gate", passed=True, code="before")
+    write_publication(publishing, "publishing", "wordcount_hours")
+    switching = left(project, "switching", "run", "compare", "gate", passed=True, hand_over=True)
+    (record := PipelinePaths.of(project.settings, NAME).handover("switching")).parent.mkdir(parents=True)
+    record.write_bytes(b"{}")
+
+    with pytest.raises(AirflowFailException, match=r"replays some of the same days of .*, and is not finished"):
+        reprocess_tasks.plan(NAME, dag_run())
+    assert all(paths.plan.exists() for paths in (refused, by_hand, publishing, switching))
 
 
 def test_a_run_without_a_complete_day_is_skipped(notes: Notes) -> None:
