@@ -16,6 +16,7 @@ EXTRAS = {
     "cascade": "spark",
     "catalogue": "delta",
     "lakehouse": "delta",
+    "object_store": "s3",
     "listeners": "control",
     "processes": "control",
     "quality": "quality",

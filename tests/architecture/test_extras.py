@@ -16,7 +16,7 @@ from deltaworks.extras import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "lib" / "deltaworks"
-PACKAGE_OF = {"py4j": "pyspark", "airflow": "apache-airflow", "delta": "delta-spark"}
+PACKAGE_OF = {"botocore": "boto3", "py4j": "pyspark", "airflow": "apache-airflow", "delta": "delta-spark"}
 """Module -> the package that brings it, which itself is made of several."""
 LAZY = {"cli", "pytest_plugin", "testing"}
 """Parts whose functions import others; `extras.missing` names the extra of those."""

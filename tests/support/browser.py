@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, TimeoutError, sync_playwright
 
 WIDTH, HEIGHT = 1360, 900
 DIALOG = "[role=dialog][data-state=open]:visible"
@@ -61,7 +61,11 @@ class Person:
     def see(self, path: str, text: str) -> None:
         """Opens a page, and waits until a text is on it."""
         self.page.goto(path if path.startswith("http") else f"{self.url}{path}")
-        self.page.get_by_text(text).first.wait_for()
+        try:
+            self.page.get_by_text(text).filter(visible=True).first.wait_for()
+        except TimeoutError as error:
+            shown = self.page.locator("body").inner_text()
+            raise AssertionError(f"{text!r} is not on {self.page.url}, which shows: {shown[:2_000]}") from error
 
     def form(self, dag_id: str, fields: Mapping[str, str]) -> Locator:
         """Opens the form of a DAG and fills fields of it, lists by the text of an entry; the dialog."""

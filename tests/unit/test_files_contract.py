@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -12,13 +12,21 @@ from pathlib import Path
 import pytest
 
 from deltaworks.files import Files, LocalFiles
+from tests.support import object_stores
 
 Make = Callable[[Path], Files]
 
-FILES: dict[str, Make] = {"local": LocalFiles}
+FILES: dict[str, Make] = {"local": LocalFiles, "S3": object_stores.make}
 """Makes an implementation in an empty place; called with the same place again, it finds what was written."""
 
 WRITERS = 4
+
+
+@pytest.fixture(scope="module", autouse=True)
+def store() -> Iterator[None]:
+    """A server of S3."""
+    with object_stores.moto():
+        yield
 
 
 @pytest.fixture(params=list(FILES.values()), ids=list(FILES))

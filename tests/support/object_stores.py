@@ -1,0 +1,176 @@
+"""A store that speaks S3, and a proxy before it that loses, delays and spoils what goes through it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Literal
+
+from deltaworks.object_store import ObjectStoreAccess, S3Files
+
+ENDPOINT = "DELTAWORKS_TESTS_S3"
+"""Variable with the endpoint, for processes that tests start."""
+BUCKET = "files"
+Fault = Literal["refused", "answer lost", "failed after all", "slow down", "cut off", "conflict"]
+"""What happens to a request: it does not arrive, or has its effect and no answer, or an answer that says it failed; or
+it is put off; or half of its answer comes; or it is told to come again."""
+
+
+def access(endpoint: str | None = None) -> ObjectStoreAccess:
+    """To the store of the tests."""
+    return ObjectStoreAccess(
+        endpoint=endpoint or os.environ[ENDPOINT],
+        region="us-east-1",
+        access_key="tests",
+        secret_key="tests",
+        path_style=True,
+    )
+
+
+def make(root: Path) -> S3Files:
+    """The files of a test, whose folder is their prefix."""
+    return S3Files(access().client(), BUCKET, root.as_posix().strip("/"), patience_s=20)
+
+
+@contextmanager
+def moto() -> Iterator[str]:
+    """A server that keeps everything in memory, with a bucket; the endpoint is in the environment, too."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    endpoint = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            _await(port, server)
+            os.environ[ENDPOINT] = endpoint
+            access().client().create_bucket(Bucket=BUCKET)
+            yield endpoint
+        finally:
+            os.environ.pop(ENDPOINT, None)
+            server.terminate()
+
+
+def _await(port: int, server: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            assert server.poll() is None and time.monotonic() < end, "the server of S3 does not start"
+            time.sleep(0.05)
+
+
+class Faults:
+    """A proxy before a store.
+
+    Attributes:
+        planned: what happens to the next requests of a method, in this order; then they pass.
+        requests: the methods of all requests so far.
+        before: called with the method before a request that passes is handed on.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self._upstream = endpoint.removeprefix("http://")
+        self.planned: dict[str, deque[Fault]] = {}
+        self.requests: list[str] = []
+        self.between: Callable[[], None] | None = None
+        """Called once, after the next request that is lost or fails after all has had its effect."""
+        faults = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_one_request(self) -> None:
+                self.raw_requestline = self.rfile.readline(65_537)
+                if not self.raw_requestline or not self.parse_request():
+                    self.close_connection = True
+                    return
+                faults._pass(self)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def plan(self, method: str, *faults: Fault) -> None:
+        """Says what happens to the next requests of a method."""
+        self.planned[method] = deque(faults)
+
+    def __enter__(self) -> Faults:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _pass(self, handler: BaseHTTPRequestHandler) -> None:
+        method = handler.command
+        self.requests.append(method)
+        if handler.headers.get("Expect"):
+            handler.send_response_only(100)
+            handler.end_headers()
+        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        planned = self.planned.get(method)
+        fault = planned.popleft() if planned else None
+        if fault == "refused":
+            handler.close_connection = True
+            return
+        if fault in ("slow down", "conflict"):
+            code, status = ("SlowDown", 503) if fault == "slow down" else ("ConditionalRequestConflict", 409)
+            _answer(handler, status, code)
+            return
+        status, headers, answer = self._forward(handler, body)
+        if fault in ("answer lost", "failed after all") and (between := self.between) is not None:
+            self.between = None
+            between()
+        if fault == "answer lost":
+            handler.close_connection = True
+        elif fault == "failed after all":
+            _answer(handler, 500, "InternalError")
+        else:
+            handler.send_response_only(status)
+            for name, value in headers:
+                if name.lower() not in ("transfer-encoding", "connection", "content-length"):
+                    handler.send_header(name, value)
+            length = {name.lower(): value for name, value in headers}.get("content-length", str(len(answer)))
+            handler.send_header("Content-Length", length if method == "HEAD" else str(len(answer)))
+            handler.end_headers()
+            if method != "HEAD":
+                handler.wfile.write(answer[: len(answer) // 2] if fault == "cut off" else answer)
+            if fault == "cut off":
+                handler.close_connection = True
+
+    def _forward(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        connection = http.client.HTTPConnection(self._upstream, timeout=30)
+        try:
+            headers = {name: value for name, value in handler.headers.items() if name.lower() != "expect"}
+            connection.request(handler.command, handler.path, body=body or None, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.getheaders(), answer.read()
+        finally:
+            connection.close()
+
+
+def _answer(handler: BaseHTTPRequestHandler, status: int, code: str) -> None:
+    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>planted</Message></Error>".encode()
+    handler.send_response_only(status)
+    handler.send_header("Content-Type", "application/xml")
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(body)
