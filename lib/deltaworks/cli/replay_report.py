@@ -75,7 +75,7 @@ def _columns(table: TableComparison) -> list[str]:
 
 
 def _days(table: TableComparison) -> list[str]:
-    return [f"{day.day} ({day.different:,} of {day.production:,})" for day in table.days if day.different]
+    return [str(day) for day in table.days if day.different]
 
 
 def _sample(sample: Sample, table: TableComparison) -> Text:

@@ -139,7 +139,7 @@ def _details(table: TableComparison) -> Iterator[str]:
     columns = sorted(((count, name) for name, count in table.columns.items() if count), reverse=True)
     if columns:
         yield "changed: " + _some([f"`{name}` in {count:,} rows" for count, name in columns])
-    days = [f"{day.day} ({day.different:,} of {day.production:,})" for day in table.days if day.different]
+    days = [str(day) for day in table.days if day.different]
     if days:
         yield "days: " + _some(days)
     for what, names in (

@@ -45,7 +45,7 @@ def test_what_differs_is_shown_before_and_after(capsys: pytest.CaptureFixture[st
 
     shown = capsys.readouterr().out
     assert "  columns that differ: amount (1), note (1)\n" in shown
-    assert "  days that differ: 2026-03-01 (3 of 3)\n" in shown
+    assert "  days that differ: 2026-03-01 (2 of 3, 1 new)\n" in shown
     assert '  ~ key=a, offset=12345; amount 0.10 -> 0.11; note null -> ""\n' in shown
     assert "  - key=b, amount=1\n" in shown
     assert "  + key=c, amount=[/]\n" in shown

@@ -46,7 +46,7 @@ def test_it_shows_per_table_what_would_change_in_which_columns_and_days(tmp_path
     assert "12 rows differ." in lines
     assert "| `order_counts` | 1,000 | 1,001 | 990 | 9 | 1 | 2 |" in lines
     assert "- changed: `amount` in 9 rows" in lines
-    assert "- days: 2026-11-22 (12 of 100)" in lines
+    assert "- days: 2026-11-22 (10 of 100, 2 new)" in lines
 
 
 def test_new_and_lost_columns_and_days_that_stay_as_they_are_are_named(tmp_path: Path) -> None:

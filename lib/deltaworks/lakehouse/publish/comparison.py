@@ -72,6 +72,11 @@ class Day(RowCounts, frozen=True, kw_only=True):
 
     day: str
 
+    def __str__(self) -> str:
+        """For people: how many of its rows in production change or go, and how many are new."""
+        new = f", {self.only_staging:,} new" if self.only_staging else ""
+        return f"{self.day} ({self.changed + self.only_production:,} of {self.production:,}{new})"
+
 
 class Sum(msgspec.Struct, frozen=True, kw_only=True):
     """The sum of a column on the days that are compared; None: it is no finite number."""
