@@ -59,8 +59,13 @@ _AGAIN = frozenset(
     }
 )
 _AGAIN_STATUS = frozenset({408, 409, 429})
-_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
-_SETTINGS = (*_CREDENTIALS, InvalidRegionError, NoRegionError)
+_SETTINGS = (
+    NoCredentialsError,
+    PartialCredentialsError,
+    CredentialRetrievalError,
+    InvalidRegionError,
+    NoRegionError,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from deltaworks.object_store import ObjectStoreAccess, S3Files
+from deltaworks.stack import ports
 
 ENDPOINT = "DELTAWORKS_TESTS_S3"
 """Variable with the endpoint, for processes that tests start."""
@@ -45,9 +45,7 @@ def make(root: Path) -> S3Files:
 @contextmanager
 def moto() -> Iterator[str]:
     """A server that keeps everything in memory, with a bucket; the endpoint is in the environment, too."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = ports.free_ports(1)
     endpoint = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
@@ -63,13 +61,9 @@ def moto() -> Iterator[str]:
 
 def _await(port: int, server: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            assert server.poll() is None and time.monotonic() < end, "the server of S3 does not start"
-            time.sleep(0.05)
+    while not ports.answers(port):
+        assert server.poll() is None and time.monotonic() < end, "the server of S3 does not start"
+        time.sleep(0.05)
 
 
 class Faults:
@@ -78,7 +72,7 @@ class Faults:
     Attributes:
         planned: what happens to the next requests of a method, in this order; then they pass.
         requests: the methods of all requests so far.
-        before: called with the method before a request that passes is handed on.
+        between: called once, after the next request that is lost or fails after all has had its effect.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -86,7 +80,6 @@ class Faults:
         self.planned: dict[str, deque[Fault]] = {}
         self.requests: list[str] = []
         self.between: Callable[[], None] | None = None
-        """Called once, after the next request that is lost or fails after all has had its effect."""
         faults = self
 
         class Handler(BaseHTTPRequestHandler):

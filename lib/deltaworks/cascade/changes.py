@@ -40,9 +40,9 @@ def changes(
     with engine(limits.memory_mb, limits.folder) as duck:
         for day in sorted(days):
             pairs = _Pairs(duck, job, day, _of_day(before, day), _of_day(after, day))
-            if pairs.before or any(pairs.kinds().values()):
-                rows[day] = pairs.before
-                kinds[day].update(pairs.kinds())
+            if (count := pairs.before()) + sum((differing := pairs.kinds()).values()):
+                rows[day] = count
+                kinds[day].update(differing)
             columns.update(pairs.columns())
             for kind, found in samples.items():
                 found += pairs.samples(kind, limits.samples - len(found))
@@ -65,7 +65,7 @@ class _Pairs:
     def __init__(
         self, duck: duckdb.DuckDBPyConnection, job: BatchJob, day: dt.date, before: list[Path], after: list[Path]
     ) -> None:
-        self._duck, self._day = duck, day
+        self._duck = duck
         self._cells = {column.name: number for number, column in enumerate(job.columns)}
         self._keys = [self._cells[name] for name in job.key]
         self._values = {name: number for name, number in self._cells.items() if name not in job.key}
@@ -88,7 +88,6 @@ class _Pairs:
             f"WHERE b.there IS NULL OR a.there IS NULL OR {' OR '.join(differ) or 'FALSE'}"
         )
 
-    @property
     def before(self) -> int:
         """Rows in production."""
         return int(self._row("SELECT count(*) FROM before_rows")[0])

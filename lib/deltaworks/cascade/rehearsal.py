@@ -105,10 +105,17 @@ def _clone_own(run: ReplayRun, target: Path, behind: list[BatchJob]) -> None:
             for schema in known
             if schema.name in read
         }
-        _show(target, Cut(pipeline=name, query=plan.run_id, batch_id=plan.last_batch, at_ms=0, tables=versions))
+        CutWriter(target, name).write(
+            Cut(
+                pipeline=name,
+                query=plan.run_id,
+                batch_id=plan.last_batch,
+                at_ms=clock.wall_ms(),
+                tables=versions,
+            )
+        )
         return
-    cut = cuts.latest(run.settings.tables, name)
-    if cut is None or cut.query != plan.query_id:
+    if (cut := cuts.latest(run.settings.tables, name)) is None or cut.query != plan.query_id:
         raise TableError(f"The tables of '{name}' are not those that the replay was planned for.", hint="plan another")
     archives = set(run.pipeline.archives(run.pipeline.plan()).tables)
     for table, version in cut.tables.items():
@@ -133,10 +140,4 @@ def _clone_others(source: Path, target: Path, own: str, behind: list[BatchJob]) 
             tables = {table: version for table, version in cut.tables.items() if table in read}
             for table, version in tables.items():
                 clone(source / table, target / table, version)
-            _show(target, msgspec.structs.replace(cut, tables=tables))
-
-
-def _show(root: Path, cut: Cut) -> None:
-    """Tells readers below `root` which versions belong together."""
-    cuts.folder(root, cut.pipeline).mkdir(parents=True)
-    CutWriter(root, cut.pipeline).write(msgspec.structs.replace(cut, at_ms=cut.at_ms or clock.wall_ms()))
+            CutWriter(target, pipeline).write(msgspec.structs.replace(cut, tables=tables))

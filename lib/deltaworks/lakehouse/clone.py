@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from pathlib import Path
 
 from deltaworks import files
 from deltaworks.errors import TransientError
-from deltaworks.lakehouse import layout
+from deltaworks.lakehouse import layout, versions
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.retained import link
-
-_OF_A_VERSION = re.compile(r"^(\d{20})\.(json|checkpoint.*\.parquet)$")
 
 
 def clone(source: Path, target: Path, version: int | None = None) -> DeltaLog:
@@ -33,11 +30,9 @@ def clone(source: Path, target: Path, version: int | None = None) -> DeltaLog:
         TransientError: a file of this version was replaced and removed meanwhile.
     """
     files.make_folder(target / layout.LOG_FOLDER)
-    for file in sorted((source / layout.LOG_FOLDER).iterdir()):
-        found = _OF_A_VERSION.match(file.name)
-        if found and (version is None or int(found[1]) <= version):
-            with suppress(FileNotFoundError):  # an old one, which a checkpoint has replaced
-                link(file, target / layout.LOG_FOLDER / file.name)
+    for name in versions.names_up_to(source / layout.LOG_FOLDER, version):
+        with suppress(FileNotFoundError):  # an old one, which a checkpoint has replaced
+            link(source / layout.LOG_FOLDER / name, target / layout.LOG_FOLDER / name)
     log = DeltaLog(target)
     log.load()
     try:

@@ -26,6 +26,7 @@ MARK = "deltaworks"
 """In `commitInfo`: the format of our commits, and the number of actions in this one."""
 _VERSION = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet$")
+_EITHER = re.compile(r"^(\d{20})\.(json|checkpoint.*\.parquet)$")
 _TEMPORARY = re.compile(r"^\.(\d{20}\.json|\d{20}\.checkpoint\.parquet|_last_checkpoint)\.\d+-[0-9a-f]{8}$")
 LAST_CHECKPOINT = "_last_checkpoint"
 
@@ -119,6 +120,12 @@ def read(folder: Path, number: int) -> Version | None:
 def numbers(folder: Path) -> list[int]:
     """The versions that have a file, in order."""
     return sorted(int(found[1]) for name in _names(folder) if (found := _VERSION.match(name)))
+
+
+def names_up_to(folder: Path, version: int | None) -> list[str]:
+    """The files of versions and of checkpoints, of any engine, up to a version; None: all of them."""
+    found = ((name, _EITHER.match(name)) for name in _names(folder))
+    return sorted(name for name, match in found if match and (version is None or int(match[1]) <= version))
 
 
 def starts(folder: Path) -> Iterator[tuple[int, list[Path]]]:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from deltaworks.files import replace_file
 from tests.integration.own_stack.conftest import NewPipeline, new_pipeline, write_job
 from tests.system.replays.rest import ReplayApi
 
@@ -192,7 +191,7 @@ def write_batch(stack: NewPipeline, name: str, pipeline: str, table: str, rows: 
     text = BATCH.replace("WHERE", rows)
     for word, meant in (("TABLE", table), ("NAME", name), ("PIPELINE", pipeline)):
         text = text.replace(word, meant)
-    replace_file(stack.project / "jobs" / "batch" / f"{name}.py", text.encode())
+    write_job(stack.project, f"batch/{name}", text)
 
 
 @pytest.fixture
