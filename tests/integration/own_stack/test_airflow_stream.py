@@ -52,10 +52,15 @@ class Supervised:
 
 @pytest.fixture
 def supervised(new_pipeline: NewPipeline) -> Supervised:
-    """By the run that does so already, if there is one."""
-    for run in new_pipeline.airflow.runs(new_pipeline.dag_id):
-        if not run.ended and new_pipeline.state(run.dag_run_id, "supervise") == "deferred":
-            return Supervised(new_pipeline, run.dag_run_id)
+    """By the run that does so already, if there is one.
+
+    A run may watch a stream that has just been stopped: it has not noticed yet.
+    """
+    beat = heartbeat.read(PipelinePaths.of(new_pipeline.settings, new_pipeline.name).heartbeat)
+    if beat is not None and beat.state == "running":
+        for run in new_pipeline.airflow.runs(new_pipeline.dag_id):
+            if not run.ended and new_pipeline.state(run.dag_run_id, "supervise") == "deferred":
+                return Supervised(new_pipeline, run.dag_run_id)
     return Supervised(new_pipeline, new_pipeline.deployed())
 
 
