@@ -21,6 +21,7 @@ EXTRAS = {
     "processes": "control",
     "quality": "quality",
     "replay": "spark",
+    "rescale": "spark",
     "erase": "spark",
     "runtime": "spark",
     "spark": "spark",

@@ -68,6 +68,7 @@ class InProcessStream:
         switched_to: a checkpoint with a query id and shards of its own; None: it begins at the first batch.
         clock: batch id -> its time, where the test does not say.
         commits: folder in which the test notes the batches that Spark has committed; None: the worker does not look.
+        generation: of its driver.
     """
 
     def __init__(
@@ -81,11 +82,12 @@ class InProcessStream:
         switched_to: CheckpointPlan | None = None,
         clock: Callable[[int], int] = lambda batch_id: _FIRST_WALL_MS + 1000 * batch_id,
         commits: Path | None = None,
+        generation: int = 1,
     ) -> None:
         query_id, shards = (query_id, shards) if switched_to is None else (switched_to.query_id, switched_to.shards)
         self.pipeline, self.settings, self.query_id, self.kafka = pipeline, settings, query_id, kafka
         self.paths = PipelinePaths.of(settings, pipeline.name)
-        self.clock, self._commits = clock, commits
+        self.clock, self._commits, self._generation = clock, commits, generation
         self.plan = pipeline.plan()
         read, self._partitions = self._topics()
         self.tasks = self.plan.tasks(read)
@@ -108,7 +110,7 @@ class InProcessStream:
             pipeline, self.plan, settings, self._partitions, self._routing, checkpoint=self.checkpoint,
             intents=self.paths.current.intents, drain_file=self.paths.drain(1), tick_file=self.paths.next_tick,
             sizes_file=self.paths.current.sizes,
-            generation=1, code="",
+            generation=generation, code="",
         )  # fmt: skip
         self.states: dict[TaskId, TaskState] = {task: TaskState() for task in self.routes}
         self.offsets: Offsets = {t: {str(p): 0 for p in range(n)} for t, n in self._partitions.items()}
@@ -136,7 +138,7 @@ class InProcessStream:
             self.settings.tables, self.pipeline.name, self.query_id, self.plan.tables, self.pipeline.dead_letters.table,
             archives=self.pipeline.archives(self.plan).tables,
         )  # fmt: skip
-        self.committer.open(generation=1)
+        self.committer.open(generation=self._generation)
 
     def lose_worker(self) -> None:
         """A new worker process."""
@@ -212,7 +214,7 @@ class InProcessStream:
             batch=self.batch_id,
             lineage=self.checkpoint.lineage,
             query=self.query_id,
-            generation=1,
+            generation=self._generation,
             code="",
             clock_ms=wall_ms,
             tick=end.get(TICK) != start.get(TICK),
@@ -384,7 +386,7 @@ class InProcessStream:
             pipeline=b"",
             bootstrap=self.settings.bootstrap,
             query_id=self.query_id,
-            generation=1,
+            generation=self._generation,
             fence=str(self.paths.fence),
             local_root=str(self._local),
             tables_root=str(self.settings.tables),

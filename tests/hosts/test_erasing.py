@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,6 @@ from deltaworks.erase import state
 from deltaworks.erase.state import StateErased
 from deltaworks.errors import ConflictError, IncompatibleCheckpointError
 from deltaworks.files import LocalFiles
-from deltaworks.runtime.state.recovery import encode_header, local_path
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
 from deltaworks.spark.checkpoint_files import LoggedOffsets
@@ -28,6 +27,7 @@ from deltaworks.testing.topics import RawRecord
 from deltaworks.topology.persons import Person
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
+from tests.hosts.stopping import Stopping
 from tests.spark.pipelines import counting, visiting
 from tests.support.fault_hooks import InjectedFault
 
@@ -37,23 +37,23 @@ ENTRIES = {"visitors": 1, "visit-counts": 1, "pages": 1}
 Contents = dict[str, bytes]
 
 
-@dataclass
-class Visiting:
-    """The pipeline `visiting` in a home of its own, stopped after its first batches."""
-
-    home: Path
-    stream: InProcessStream
+class Visiting(Stopping):
+    """The pipeline `visiting`, stopped after its first batches."""
 
     @classmethod
     def begun(cls, home: Path) -> Visiting:
         settings = replace(Settings.from_environment({}), home=home)
         kafka = MemoryKafka({"visitors": 2, "visits": 2, "named-visits": 2})
-        made = cls(home, InProcessStream(visiting, settings, kafka=kafka))
+        made = cls(InProcessStream(visiting, settings, kafka=kafka))
         for key in (THEIRS, OTHER):
             kafka.write("visitors", RawRecord(key.encode(), f"user {key}".encode(), 1_000_000))
         made.visit({THEIRS: "home", OTHER: "home"})
         made.visit({THEIRS: "home", OTHER: f"of {THEIRS}"})
         return made
+
+    @property
+    def home(self) -> Path:
+        return self.stream.settings.home
 
     def visit(self, visits: dict[str, str]) -> None:
         """A batch with one visit per key, then the stream stops."""
@@ -63,41 +63,11 @@ class Visiting:
             stream.kafka.write("visits", RawRecord(key.encode(), page.encode(), 1_000_000))
         stream.run(stream.end())
         self.stop()
-
-    def stop(self) -> None:
-        """Leaves what Spark leaves."""
-        stream, spark = self.stream, self.stream.paths.current.spark
-        for folder in ("offsets", "commits"):
-            (spark / folder).mkdir(parents=True, exist_ok=True)
-        (spark / "metadata").write_text('{"id":"a"}')
-        for batch in range(stream.checkpoint.first_batch, stream.batch_id):
-            number = str(batch - stream.checkpoint.first_batch)
-            logged = LoggedOffsets({"batchTimestampMs": 0}, stream.intents.require(batch).end)
-            (spark / "offsets" / number).write_bytes(logged.encode())
-            (spark / "commits" / number).write_text('v1\n{"nextBatchWatermarkMs":0}')
-        (spark / "state").mkdir(exist_ok=True)
-        (spark / "state" / "held").write_text(f"{THEIRS} {OTHER}")
+        (stream.paths.current.spark / "state" / "held").write_text(f"{THEIRS} {OTHER}")
 
     def erase(self, key: str = THEIRS, erasure_id: str = "one") -> StateErased:
         stream = self.stream
         return state.erase(stream.settings, visiting, stream.paths, Person.of(key), erasure_id, read=self.read)
-
-    def read(self, settings: Settings, name: str, checkpoint: Path, folder: Path, scratch: Path) -> None:
-        """In the place of Spark."""
-        for task, held in self.stream.states.items():
-            if held.version is not None:
-                files = local_path(folder, *task)
-                files.mkdir(parents=True)
-                (files / "header").write_bytes(encode_header(held.version))
-                for segment_id, data in held.segments.items():
-                    (files / str(segment_id)).write_bytes(data)
-
-    def go_on(self) -> None:
-        """As the checkpoint that runs now."""
-        before, plan = self.stream, stored_plan(self.stream.paths.current.plan)
-        assert plan is not None
-        before.close()
-        self.stream = InProcessStream(visiting, before.settings, kafka=before.kafka, switched_to=plan)
 
     def contents(self) -> Contents:
         root = self.stream.paths.root

@@ -14,11 +14,21 @@ Defects in data are another thing: `tests/system/data_defects`.
 from __future__ import annotations
 
 from tests.mutation.mutation import Breach, Hole, Mutation, Patch, Stall
-from tests.mutation.safeguards import checkpoint, driver, kafka, operators, planning, recreated_topics, stores, tables
+from tests.mutation.safeguards import (
+    checkpoint,
+    driver,
+    kafka,
+    operators,
+    planning,
+    recreated_topics,
+    rescaling,
+    stores,
+    tables,
+)
 
 __all__ = ["MUTATIONS", "Breach", "Hole", "Mutation", "Patch", "Stall", "apply"]
 
-_PARTS = (stores, tables, checkpoint, kafka, planning, recreated_topics, driver, operators)
+_PARTS = (stores, tables, checkpoint, kafka, planning, recreated_topics, rescaling, driver, operators)
 MUTATIONS: dict[str, Mutation] = {name: mutation for part in _PARTS for name, mutation in part.MUTATIONS.items()}
 
 

@@ -22,6 +22,7 @@ class Hole(Enum):
     TOPIC_RECREATED = "a topic that was deleted and recreated"
     LATE_OR_OTHER_CODE = "a late writer, or other code in the middle of a batch"
     TWO_HOMES = "two homes at one Kafka, and markers that expire"
+    RESCALED = "a stream that goes on with other tasks"
 
 
 class Stall(Enum):

@@ -69,6 +69,18 @@ def _visits(builder: StreamsBuilder) -> None:
     pages.aggregate(str, lambda _, page, text: text + page, value=str, store="pages").to_delta("pages")
 
 
+def _growing(builder: StreamsBuilder) -> None:
+    """A table, a join with it, open windows, and counts behind an exchange."""
+    users = builder.table("growing-users", key=str, value=str, store="growing-users")
+    visits = builder.stream("growing-visits", key=str, value=str)
+    visits.left_join(users, lambda page, user: f"{page} {user}", value=str).to("growing-named")
+    windows = TimeWindows(size=3600 * SECOND, grace=3600 * SECOND)
+    visits.group_by_key().windowed_by(windows).count(store="growing-windows").to_delta("growing_windows")
+    visits.group_by(lambda _, page: page, key=str, name="growing-by-page").count(store="growing-pages").to_delta(
+        "growing_pages"
+    )
+
+
 def _tables(words: KStream[str, str]) -> None:
     (
         words.group_by(lambda _, word: word, key=str, name="by-word")
@@ -119,6 +131,13 @@ visiting = Pipeline(
     record_cache=False,
 )
 """A person's data is erased from its state."""
+growing = Pipeline(
+    name="growing",
+    topology=_growing,
+    topics=(Topic("growing-users", 2), Topic("growing-visits", 2), Topic("growing-named", 2)),
+    record_cache=False,
+)
+"""Its topics get more partitions."""
 recreated = Pipeline(name="recreated", topology=_recreated, topics=(Topic("recreated-words", 1),))
 
 

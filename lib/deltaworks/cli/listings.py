@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from deltaworks.lakehouse.retention import Pin
     from deltaworks.quality import Verdict
     from deltaworks.replay.model import ReplayPlan, ReplayState
+    from deltaworks.rescale.rescaling import Change, Rescaled
     from deltaworks.stack.lifecycle import Status as Process
 
 
@@ -201,6 +202,33 @@ class Erasures(_Document, frozen=True, kw_only=True):
     """`deltaworks erasures --json`"""
 
     erasures: list[ErasureListed]
+
+
+class RescaleListed(_Document, frozen=True, kw_only=True):
+    """`deltaworks rescale NAME --json`"""
+
+    pipeline: str
+    partitions: dict[str, tuple[int, int]]
+    """Topic -> partitions that the stream reads, before and after; those that differ."""
+    tasks: tuple[tuple[int, int], ...]
+    """Of each stage, before and after."""
+    shards: tuple[int, int]
+    """Cores that a stage can use, before and after."""
+    partitioners: dict[str, str]
+    """Topic -> how its producers place keys, where that decides."""
+    checkpoint: str | None
+    """The new checkpoint; null: nothing was done."""
+    first_batch: int | None
+    """The first batch with the new tasks; null: nothing was done."""
+
+    @classmethod
+    def of(cls, pipeline: str, change: Change, done: Rescaled | None = None) -> RescaleListed:
+        return cls._from(
+            change,
+            pipeline=pipeline,
+            checkpoint=None if done is None else done.checkpoint,
+            first_batch=None if done is None else done.first_batch,
+        )
 
 
 class TableShown(_Document, frozen=True, kw_only=True):
@@ -773,6 +801,7 @@ DOCUMENTS = (
     Erasable,
     ErasureListed,
     Erasures,
+    RescaleListed,
     Status,
     Incidents,
     Quality,

@@ -75,6 +75,11 @@ class CheckpointPaths:
         return self.root / "initial-state"
 
     @property
+    def moved_pages(self) -> Path:
+        """What its first batch finds moved in tables, if it is one of a rescale; see `lakehouse.moved_pages`."""
+        return self.root / "moved-pages.json"
+
+    @property
     def undone(self) -> Path:
         """Exists once the handover is undone and the checkpoint before goes on; then this one never runs again."""
         return self.root / "undone"

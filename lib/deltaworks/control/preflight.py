@@ -43,7 +43,9 @@ def fit(settings: Settings, pipeline: Pipeline, plan: Plan) -> Fit:
     """
     name = pipeline.name
     stored = PipelinePaths.of(settings, name).current.plan
-    checked = topics.check(settings.cluster_of(name), pipeline, plan, begun=stored.exists())
+    known = checkpoint.stored_plan(stored)
+    held = None if known is None else known.partitions
+    checked = topics.check(settings.cluster_of(name), pipeline, plan, begun=known is not None, held=held)
     tasks = plan.tasks(checked.read)
     return Fit(checked, tasks, checkpoint.fitting_plan(stored, name, plan.fingerprint(), checked.named, tasks))
 
@@ -84,7 +86,7 @@ def preflight(
     report(f"created {', '.join(checked.missing_names)}" if checked.missing else "all topics exist")
     if checked.empty:
         report(f"check the spelling of {', '.join(checked.empty)} if it should have existed: the pipeline reads it")
-    for line in (*checked.different, *([short] if short else [])):
+    for line in (*checked.different, *map(topics.grown_line, checked.grown.items()), *([short] if short else [])):
         report(line)
     report(f"{sum(found.tasks)} tasks; {'goes on with its checkpoint' if kept else 'starts with a new checkpoint'}")
 

@@ -23,10 +23,12 @@ from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import DeltaworksError, TableError
+from deltaworks.lakehouse import moved_pages
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
 from deltaworks.lakehouse.retention import Retention
+from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.settings import Settings
 from deltaworks.topology.plan import Plan
 
@@ -69,14 +71,27 @@ def opened(settings: Settings, pipeline: Pipeline, plan: Plan, query_id: str, ge
         TableError: a table has other columns, or belongs to another checkpoint.
     """
     paths = PipelinePaths.of(settings, pipeline.name)
+    archives, options = (
+        pipeline.archives(plan).tables,
+        TableOptions(retention=Retention.of(settings.retention_of(pipeline.name))),
+    )
+    moved_pages.settle(
+        settings.tables,
+        pipeline.name,
+        query_id,
+        plan_schemas(plan.tables, pipeline.dead_letters.table, archives, pipeline=pipeline.name),
+        paths.current.moved_pages,
+        generation=generation,
+        properties=options.properties,
+    )
     committer = TableCommitter(
         settings.tables,
         pipeline.name,
         query_id,
         plan.tables,
         pipeline.dead_letters.table,
-        archives=pipeline.archives(plan).tables,
-        options=TableOptions(retention=Retention.of(settings.retention_of(pipeline.name))),
+        archives=archives,
+        options=options,
     )
     committer.open(generation, admitted=lambda: fence.held(paths.fence, generation, pipeline.name))
     committer.settled(batches.last_number(paths.batches))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from deltaworks.config import Kafka
 from deltaworks.dsl.pipeline import Pipeline, Topic
@@ -16,6 +16,7 @@ from deltaworks.kafka.control_topic import (
     markers_topic,
     specification,
 )
+from deltaworks.topology import rescaling
 from deltaworks.topology.plan import Plan
 
 
@@ -35,6 +36,9 @@ class PipelineTopics:
     """Partitions of every other topic that a pattern matches now."""
     whole: dict[str, int]
     """Partitions of the topics of global tables."""
+    grown: dict[str, int] = field(default_factory=dict)
+    """Topics of `named` with more partitions than the checkpoint has: how many there are. `deltaworks rescale` lets the
+    stream go on with them; until then it reads those that it began with."""
 
     @property
     def read(self) -> dict[str, int]:
@@ -42,16 +46,24 @@ class PipelineTopics:
         return self.named | self.matched
 
     @property
+    def now(self) -> dict[str, int]:
+        """Partitions of the topics of `read`, as the broker has them."""
+        return self.read | self.grown
+
+    @property
     def missing_names(self) -> list[str]:
         return [topic.name for topic in self.missing]
 
 
-def check(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool) -> PipelineTopics:
+def check(
+    bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool, held: Mapping[str, int] | None = None
+) -> PipelineTopics:
     """The topics of the pipeline; creates none.
 
     Args:
         begun: the pipeline has a checkpoint. Then a topic that it reads and does not declare was there and is gone; it
             is not created, since an empty topic would hide that.
+        held: the partitions of the source topics that the checkpoint has.
 
     Raises:
         ConfigurationError: the cluster does not let our clients in, or not do what the pipeline needs, or does not
@@ -69,26 +81,44 @@ def check(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool) -> P
             hint="restore them, or list them in the pipeline's `topics` to have them created again",
         )
     wanted = _wanted(pipeline, plan, existing)
-    admin.check_partitions(existing, wanted)
+    held = held or {}
+    declared_partitions = {topic.name: topic.partitions for topic in wanted}
+    later = {topic for topic in held if existing.get(topic, 0) > declared_partitions.get(topic, existing.get(topic, 0))}
+    admin.check_partitions({topic: count for topic, count in existing.items() if topic not in later}, wanted)
     will_be = existing | {topic.name: topic.partitions for topic in wanted}
     matched = {topic for topic in will_be if topic not in sources and any(s.reads(topic) for s in plan.stages)}
+    named, more = {topic: will_be[topic] for topic in plan.source_topics}, {topic: will_be[topic] for topic in matched}
+    grown = {topic: named[topic] for topic, count in held.items() if named.get(topic, count) > count}
+    if grown and rescaling.can_follow(plan, named | dict(held) | more, named | more):
+        named |= {topic: held[topic] for topic in grown}
+    else:
+        grown = {}
     missing = tuple(topic for topic in wanted if topic.name not in existing)
     _require_exactly_once(bootstrap, pipeline, plan, missing, [*sources, *matched])
     return PipelineTopics(
         missing=missing,
         empty=tuple(gone),
         different=tuple(admin.differences(bootstrap, [topic for topic in wanted if topic.name in existing])),
-        named={topic: will_be[topic] for topic in plan.source_topics},
+        named=named,
         matched={topic: will_be[topic] for topic in sorted(matched)},
         whole={topic: will_be[topic] for topic in plan.global_topics},
+        grown=grown,
     )
 
 
-def prepare(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool) -> PipelineTopics:
+def prepare(
+    bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool, held: Mapping[str, int] | None = None
+) -> PipelineTopics:
     """Checks the topics of the pipeline and creates the missing ones; see `check`."""
-    topics = check(bootstrap, pipeline, plan, begun=begun)
+    topics = check(bootstrap, pipeline, plan, begun=begun, held=held)
     admin.create_topics(bootstrap, topics.missing)
     return topics
+
+
+def grown_line(grown: tuple[str, int]) -> str:
+    """A topic with more partitions than the checkpoint has, in words."""
+    topic, count = grown
+    return f"topic '{topic}' has {count} partitions; those that are new are not read before a deltaworks rescale"
 
 
 def _require_exactly_once(

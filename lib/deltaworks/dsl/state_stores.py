@@ -48,7 +48,11 @@ class StoreBuilder(DeclaredStore[S], Answering):
 
 
 class StoreOptions(TypedDict, total=False):
-    """Options of Kafka Streams that every declaration takes and none needs; a program that has them can keep them."""
+    """Options that every declaration takes: one of ours, and those of Kafka Streams that change nothing here."""
+
+    record_key: Callable[[Any], Any]
+    """From a key of the store to the key of the records that it belongs to, such as `lambda key: key`, or
+    `lambda key: key.customer`. `deltaworks rescale` needs it: an entry goes where such records go."""
 
     caching: bool
     """Changes nothing: each of our stores has a cache, and a processor never reads stale values."""
@@ -258,7 +262,12 @@ def _declared(
         known = ", ".join(f"{option}=" for option in StoreOptions.__annotations__)
         raise TypeError(f"store '{name}' has no option '{unknown[0]}'; besides its own arguments it takes {known}")
     spec = StoreSpec(
-        name=_named(name), kind=kind, key=_serde(name, "key", key), value=_serde(name, "value", value), **fields
+        name=_named(name),
+        kind=kind,
+        key=_serde(name, "key", key),
+        value=_serde(name, "value", value),
+        record_key=options.get("record_key"),
+        **fields,
     )
     return StoreBuilder(spec, call_site())
 

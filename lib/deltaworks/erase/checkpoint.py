@@ -17,14 +17,12 @@ from pathlib import Path
 import msgspec
 
 from deltaworks import formats
-from deltaworks.control import batches
-from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.paths import CheckpointPaths, PipelinePaths
 from deltaworks.faults import reach
 from deltaworks.files import replace_file, sync_folder
 from deltaworks.spark import handover
 from deltaworks.spark.handover import ERASED, OpenStore
-from deltaworks.topology.plan import Plan
+from deltaworks.spark.stopped import StoppedStream
 
 FORMAT = 1
 """Version of the record in a checkpoint that an erasure has made."""
@@ -54,39 +52,19 @@ def read(paths: PipelinePaths, erasure_id: str) -> Made | None:
 
 
 def make(
-    paths: PipelinePaths,
-    plan: Plan,
-    before: CheckpointPlan,
-    *,
-    erasure_id: str,
-    last_batch: int,
-    open_store: OpenStore,
-    entries: dict[str, int],
+    stream: StoppedStream, *, erasure_id: str, last_batch: int, open_store: OpenStore, entries: dict[str, int]
 ) -> None:
     """Makes the checkpoint; the one that runs stays as it is.
 
     Args:
-        paths: paths of the pipeline.
-        plan: has the stores.
-        before: the plan of the checkpoint that runs.
+        stream: whose checkpoint.
         erasure_id: of the erasure.
         last_batch: the last batch of the checkpoint that runs.
         open_store: opens the stores, without the person.
         entries: how many entries of each store were theirs, once all stores were opened.
     """
-    running, checkpoint = paths.current, paths.checkpoint_of(name_of(erasure_id))
-    described = msgspec.structs.replace(
-        before,
-        first_batch=last_batch + 1,
-        start=handover.offsets_after(paths, last_batch) or before.start,
-        topics=dict(batches.topics_read(batches.read(paths.batches)).ids),
-        initial_state=None,
-    )
-    handover.write_checkpoint(checkpoint, plan, described, open_store)
-    for kept, new in ((running.accepted, checkpoint.accepted), (running.sizes, checkpoint.sizes)):
-        if kept.exists():
-            replace_file(new, kept.read_bytes(), durable=True)
-    _save(checkpoint, Made(entries=entries))
+    made = stream.make_next(name_of(erasure_id), last_batch, open_store)
+    _save(made, Made(entries=entries))
     reach("erase.made")
 
 

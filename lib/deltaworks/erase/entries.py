@@ -17,10 +17,11 @@ from deltaworks.kernel.processors import grace_join
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores import suppress
 from deltaworks.kernel.stores.entries import TIME_BYTES
+from deltaworks.kernel.stores.keys import key_of
 from deltaworks.kernel.stores.lists import pack, unpack
 from deltaworks.kernel.stores.subscriptions import keys_of
 from deltaworks.kernel.stores.versioned import LATEST_MS
-from deltaworks.kernel.stores.waiting_list import MARKS, key_of
+from deltaworks.kernel.stores.waiting_list import MARKS
 from deltaworks.serdes.base import Serde
 from deltaworks.topology.nodes.foreign_keys import ForeignKeyUpdate
 from deltaworks.topology.persons import Person
@@ -56,8 +57,10 @@ def changes(
 
 
 def _without(stage: Stage, spec: StoreSpec, person: Person) -> Without:
-    def theirs_key(data: bytes) -> bool:
-        return person.in_raw(data, spec.key, is_key=True)
+    find = key_of(spec)
+
+    def theirs_key(key: bytes) -> bool:
+        return person.in_raw(find(key), spec.key, is_key=True)
 
     def theirs(data: bytes) -> bool:
         return person.in_raw(data, spec.value)
@@ -70,7 +73,7 @@ def _without(stage: Stage, spec: StoreSpec, person: Person) -> Without:
             at = TIME_BYTES if spec.kind == "lru" or spec.timestamped else 0
             return _whole(theirs_key, lambda value: theirs(value[at:]))
         case "session":
-            return _whole(lambda key: theirs_key(key[: -2 * TIME_BYTES]), theirs)
+            return _whole(theirs_key, theirs)
         case "custom":
             return _whole(person.in_bytes, person.in_bytes)
         case "window":
@@ -82,11 +85,11 @@ def _without(stage: Stage, spec: StoreSpec, person: Person) -> Without:
         case "subscriptions":
             return _subscription(person, spec, _left_keys(stage, spec))
         case "join-window":
-            return _several(lambda key: theirs_key(key[:-TIME_BYTES]), not_theirs)
+            return _several(theirs_key, not_theirs)
         case "join-buffer":
-            return _several(lambda key: theirs_key(key[TIME_BYTES:]), _waiting(person, theirs))
+            return _several(theirs_key, _waiting(person, theirs))
         case "waiting-list":
-            in_list = _several(lambda key: theirs_key(key_of(key)), not_theirs)
+            in_list = _several(theirs_key, not_theirs)
             return lambda key, value: value if key == MARKS else in_list(key, value)
         case _:
             assert_never(spec.kind)
@@ -111,8 +114,8 @@ def _several(theirs_key: _Theirs, left: _Left) -> Without:
 def _window(spec: StoreSpec, theirs_key: _Theirs, theirs: _Theirs, not_theirs: _Left) -> Without:
     at = TIME_BYTES if spec.timestamped else 0
     if not spec.retain_duplicates:
-        return _whole(lambda key: theirs_key(key[:-TIME_BYTES]), lambda value: theirs(value[at:]))
-    in_list = _several(lambda key: theirs_key(key[:-TIME_BYTES]), not_theirs)
+        return _whole(theirs_key, lambda value: theirs(value[at:]))
+    in_list = _several(theirs_key, not_theirs)
 
     def without(key: bytes, value: bytes) -> bytes | None:
         kept = in_list(key, value[at:])
@@ -128,7 +131,7 @@ def _version(theirs_key: _Theirs, theirs: _Theirs) -> Without:
     """
 
     def without(key: bytes, value: bytes) -> bytes | None:
-        if theirs_key(key[:-TIME_BYTES]):
+        if theirs_key(key):
             return None
         begin, rest = value[:TIME_BYTES], value[TIME_BYTES:]
         if key.endswith(_LATEST):

@@ -26,6 +26,7 @@ from deltaworks.files import LocalFiles
 from deltaworks.lakehouse import catalog
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.schema import Role
+from deltaworks.replay import same_tasks
 from deltaworks.replay.begin import Broker, begun_later
 from deltaworks.replay.model import ReplayPlan, ReplayRequest
 from deltaworks.replay.plan import make_plan
@@ -484,7 +485,9 @@ def _replay_plan(
     request = ReplayRequest(pipeline=pipeline.name, tables=(row.found.schema.name,), requested_by="")
     plan = make_plan(settings, pipeline, request, broker)
     archive = ArchiveReader(settings.tables, Archives.of(row.plan), plan.topics.get)
-    return begun_later(plan, pipeline, row.begin_ms, lambda: iter(records), broker, archive)
+    begun = begun_later(plan, pipeline, row.begin_ms, lambda: iter(records), broker, archive)
+    same_tasks.require(begun)
+    return begun
 
 
 def _changes(row: _Row, traced: Trace, writes: Sequence[Write], paths: PipelinePaths, limit: int) -> list[Change]:

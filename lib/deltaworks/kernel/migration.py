@@ -205,5 +205,11 @@ def _version_converter(value: Value) -> Convert:
     return convert
 
 
+def both(entries: Iterable[bytes]) -> bytes:
+    """What is remembered of a store that has entries of several tasks, whose keys have the same schema."""
+    found = [json.loads(entry) for entry in entries]
+    return _remembered(found[0]["key"], list(dict.fromkeys(schema for each in found for schema in each["value"])))
+
+
 def _remembered(key: str, values: list[str]) -> bytes:
     return json.dumps({"key": key, "value": values}).encode()

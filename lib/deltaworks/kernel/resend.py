@@ -8,8 +8,10 @@ if it is sent twice, and in a replay in which the first one does not fail.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from struct import iter_unpack, pack
 
 from deltaworks.kernel.context import Process
@@ -162,6 +164,11 @@ def _entry(bits: int) -> bytes:
         offsets.append(lowest.bit_length() - 1)
         bits ^= lowest
     return b"O" + pack(f">{len(offsets)}H", *offsets)
+
+
+def both(entries: Iterable[bytes]) -> bytes:
+    """The entry of several tasks, of the same block: all of its records that have failed in one of them."""
+    return _entry(reduce(or_, map(_bits, entries)))
 
 
 def _bits(entry: bytes) -> int:

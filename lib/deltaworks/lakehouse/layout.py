@@ -38,6 +38,7 @@ FILES_APP = "deltaworks/files"
 ROWS, SNAPSHOT, AS_OF_MS, GENERATION = "rows", "snapshot", "as-of-ms", "generation"
 INTENT = "intent"
 PUBLICATION, ROLLBACK, HANDOVER = "publication", "rollback", "handover"
+RESCALED = "rescaled"
 PUBLISHED, REMAINING = "published", "remaining"
 RANGES_FORMAT = 1
 """Version of the files of snapshots and of the positions in their names; all others are written again."""

@@ -165,7 +165,9 @@ def _switch(
     same_topics.require_unchanged(plan, Broker(settings.cluster_of(pipeline.name)).topic_ids)
     report("making the checkpoint")
     topology = pipeline.plan()
-    prepared = topics.prepare(settings.cluster_of(pipeline.name), pipeline, topology, begun=True)
+    before = stored_plan(own.current.plan)
+    held = None if before is None else before.partitions
+    prepared = topics.prepare(settings.cluster_of(pipeline.name), pipeline, topology, begun=True, held=held)
     handover.make_checkpoint(
         own,
         topology,

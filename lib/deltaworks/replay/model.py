@@ -94,6 +94,8 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Topics that were recreated after earlier batches had read them; see `replay.same_topics`."""
     gone: tuple[str, ...] = ()
     """Topics that Kafka no longer has in the form that the last batches read; only an archive is read for them."""
+    rescaled: tuple[int, ...] = ()
+    """The first batches that ran with another number of tasks than those before."""
     begin: LaterBegin | None = None
     """Where the run begins; None: with the first batch."""
     needs_all: str | None = None

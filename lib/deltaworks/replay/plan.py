@@ -21,7 +21,7 @@ from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
-from deltaworks.replay import same_topics
+from deltaworks.replay import same_tasks, same_topics
 from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import ReplayPlan, ReplayRequest
 from deltaworks.settings import Settings
@@ -83,6 +83,7 @@ def make_plan(
         topics=dict(read.ids),
         recreated=dict(read.recreated),
         gone=same_topics.gone(mine, read.ids, broker.topic_ids(mine)),
+        rescaled=tuple(same_tasks.rescaled(paths)),
     )
 
 
@@ -105,7 +106,9 @@ def extended(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> Replay
         end_offsets=ends,
         topics=dict(read.ids),
         recreated=dict(read.recreated),
+        rescaled=tuple(same_tasks.rescaled(paths)),
     )
+    same_tasks.require(later)
     archive = ArchiveReader(settings.tables, Archives.of(pipeline.plan()), later.topics.get)
     same_topics.require_readable(later, pipeline, lambda: batches.read(paths.batches), archive)
     return later

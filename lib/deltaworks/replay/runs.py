@@ -21,7 +21,7 @@ from deltaworks.lakehouse.publish.corrections import KeptCorrections
 from deltaworks.lakehouse.publish.publication import Publication
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.names import RUN
-from deltaworks.replay import days, same_topics
+from deltaworks.replay import days, same_tasks, same_topics
 from deltaworks.replay.begin import Broker, begun_later
 from deltaworks.replay.model import ReplayPaths, ReplayPlan, ReplayRequest, ReplayState, locked
 from deltaworks.replay.phases import ReplayRun
@@ -50,6 +50,7 @@ def start(settings: Settings, request: ReplayRequest, *, run_id: str | None = No
         record = PipelinePaths.of(settings, request.pipeline).batches
         archive = ArchiveReader(settings.tables, Archives.of(pipeline.plan()), plan.topics.get)
         plan = begun_later(plan, pipeline, from_ms, lambda: batches.read(record), broker, archive)
+        same_tasks.require(plan)
         same_topics.require_readable(plan, pipeline, lambda: batches.read(record), archive)
         for other in unfinished(settings, request.pipeline):
             if not request.dry_run and not other.request.dry_run:

@@ -37,6 +37,8 @@ from deltaworks.topology.plan import Plan
 
 ERASED = "erased-"
 """How the names of checkpoints begin that an erasure has made."""
+RESCALED = "rescaled-"
+"""How the names of checkpoints begin that a rescale has made."""
 
 
 def offsets_after(paths: PipelinePaths, last_batch: int) -> Offsets:
@@ -223,7 +225,7 @@ def require_last(paths: PipelinePaths, name: str | None = None) -> None:
 
     Raises:
         ConfigurationError: it is not.
-        ConflictError: data was erased since, and with it every earlier checkpoint.
+        ConflictError: data was erased since, and with it every earlier checkpoint; or the stream was rescaled.
     """
     switched = paths.switched
     if switched and switched[-1].startswith(ERASED) and name in (None, *switched):
@@ -231,6 +233,12 @@ def require_last(paths: PipelinePaths, name: str | None = None) -> None:
             f"Data was erased from the state of this stream ({switched[-1]}), and every earlier checkpoint was deleted "
             "with it: there is nothing to go back to.",
             hint="replay with the code of before, and hand over to that",
+        )
+    if switched and switched[-1].startswith(RESCALED) and name in (None, *switched):
+        raise ConflictError(
+            f"The stream goes on with other tasks since then ({switched[-1]}), and its tables with it: there is no way "
+            "back to an earlier checkpoint.",
+            hint="replay days since then with the code of before, and publish them",
         )
     if not switched or name not in (None, switched[-1]):
         raise ConfigurationError(

@@ -130,6 +130,8 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The losses that the stream may go on with."""
     sliced_batch: int | None = None
     """A batch that its tasks read in slices; see `oversized`."""
+    may_grow: tuple[str, ...] = ()
+    """Topics that may get a multiple of their partitions: the stream goes on with those that it knows."""
 
 
 def source_config(
@@ -149,6 +151,7 @@ def source_config(
     first_clock_ms: int = 0,
     accepted: Accepted | None = None,
     sliced_batch: int | None = None,
+    may_grow: tuple[str, ...] = (),
 ) -> SourceConfig:
     """The planner's configuration for a pipeline.
 
@@ -168,6 +171,7 @@ def source_config(
         first_clock_ms: see `SourceConfig`.
         accepted: likewise.
         sliced_batch: likewise.
+        may_grow: likewise.
     """
     idle, routes = pipeline.max_task_idle, routing.by_task()
     stages = tuple(
@@ -209,6 +213,7 @@ def source_config(
         first_clock_ms=first_clock_ms,
         accepted=accepted or Accepted(),
         sliced_batch=sliced_batch,
+        may_grow=may_grow,
     )
 
 
@@ -302,12 +307,15 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = self._ids_after(before)
         for topic, count in self._partitions.items():
             state = self._still_there(topic, found.get(topic))
-            if state.partitions != count:
+            grew = topic in self._config.may_grow and state.partitions > count and not state.partitions % count
+            if state.partitions != count and not grew:  # else keys stay in the partitions that are known
                 raise KafkaTopicError(
                     f"The topic '{topic}' has {state.partitions} partitions now; the stream began with {count}, and "
                     "its state is spread over so many tasks.",
-                    hint="a stream cannot follow that yet: start it with a new checkpoint, or bring the records into a "
-                    f"topic with {count} partitions",
+                    hint=f"give it a multiple of {count} partitions; then deltaworks rescale {self._config.pipeline}"
+                    if topic in self._config.may_grow
+                    else "this stream cannot follow that; deltaworks rescale "
+                    f"{self._config.pipeline} --dry-run says why",
                 )
             if state.id not in (known.get(topic, state.id), accepted.get(topic)):
                 raise self._recreated(topic, known[topic], state.id)

@@ -31,7 +31,7 @@ from deltaworks.control import (
     topics,
 )
 from deltaworks.control.beating import Beating
-from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.checkpoint import CheckpointPlan, stored_plan
 from deltaworks.control.intents import Intent, token
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
@@ -58,6 +58,7 @@ from deltaworks.spark.forking import ForkServer
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option, source_config
 from deltaworks.spark.task_host import TaskHost
+from deltaworks.topology import rescaling
 
 _log = logging.getLogger(__name__)
 _IDLE_BEAT_S = 1.0
@@ -169,12 +170,15 @@ class StreamDriver:
         """
         try:
             self._health.write("starting")
-            has_begun = self._paths.current.plan.exists()
-            self._topics = topics.prepare(self._cluster, self._pipeline, self._plan, begun=has_begun)
+            known = stored_plan(self._paths.current.plan)
+            held = None if known is None else known.partitions
+            self._topics = topics.prepare(self._cluster, self._pipeline, self._plan, begun=known is not None, held=held)
             for topic in self._topics.empty:
                 _log.warning("topic '%s' did not exist and was created; check its spelling if it should have", topic)
             for line in self._topics.different:
                 _log.warning("%s; it stays as it is", line)
+            for line in map(topics.grown_line, self._topics.grown.items()):
+                _log.warning("%s", line)
             beginning = Beginning(
                 self._pipeline, self._plan, self._settings, self._paths, self._topics, self._generation, self._code
             )
@@ -327,7 +331,14 @@ class StreamDriver:
             first_clock_ms=0 if last is None else last.wall_clock_ms,
             accepted=accepted.read(self._paths.current.accepted),
             sliced_batch=begun.sliced_batch,
+            may_grow=self._may_grow(),
         )
+
+    def _may_grow(self) -> tuple[str, ...]:
+        """The topics whose further partitions can wait for a `deltaworks rescale`."""
+        now = self._topics.read
+        follows = rescaling.can_follow(self._plan, now, now | {name: 2 * n for name, n in self._topics.named.items()})
+        return tuple(self._topics.named) if follows else ()
 
     def _commit_batch(self, begun: Begun, durable: CheckpointSync, frame: DataFrame, spark_batch: int) -> None:
         """`foreachBatch`: the one action that runs the tasks, then one Delta commit per table."""

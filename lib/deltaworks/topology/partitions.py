@@ -139,10 +139,10 @@ def _mismatch(join: _Join, given: Mapping[str, int], known: Mapping[str, int]) -
     return Problem(what, str(origin) if origin else None, hint)
 
 
-def _topics_above(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:
-    """The topics and exchanges from which records of this stage reach these nodes."""
+def sources_above(stage: Stage, names: Iterable[str]) -> tuple[Source, ...]:
+    """The sources of a stage from which records reach these nodes, or which are among them."""
     nodes = {node.name: node for node in stage.nodes}
-    topics: dict[str, None] = {}
+    found: dict[str, Source] = {}
     waiting, seen = list(names), set[str]()
     while waiting:
         node = nodes[waiting.pop()]
@@ -150,9 +150,14 @@ def _topics_above(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:
             continue
         seen.add(node.name)
         if isinstance(node, Source):
-            topics.update(dict.fromkeys(node.topics))
+            found[node.name] = node
         waiting += node.parents
-    return tuple(topics)
+    return tuple(found.values())
+
+
+def _topics_above(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:
+    """The topics and exchanges from which records of this stage reach these nodes."""
+    return tuple(dict.fromkeys(topic for source in sources_above(stage, names) for topic in source.topics))
 
 
 def _where(plan: Stages, topic: str) -> str | None:

@@ -67,6 +67,9 @@ class StoreSpec:
     factory: Callable[[OrderedBytes], Any] | None = None
     """Custom stores: makes the user's object over the bytes of the store."""
 
+    record_key: Callable[[Any], Any] | None = None
+    """Stores of users: from a key (in window and session stores, the inner one) to the key of the records that it
+    belongs to; None: nobody says."""
     migrate: Migration | None = None
     """Converts previously written values to values of `value`."""
 

@@ -41,7 +41,7 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="amounts",
     topology=topology,
-    topics=(Topic("amounts", partitions=1),),
+    topics=(Topic("amounts", partitions=1), Topic("amount_corrections", partitions=1)),
     reprocess=Reprocess("SCHEDULE", days=3, limit=ChangeLimit(rows=LIMIT), cascade=True),
     corrections=Corrections("amount_corrections"),
 )

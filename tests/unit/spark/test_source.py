@@ -120,7 +120,7 @@ class Broker:
         self.ends: Offsets = {"a": {"0": 4, "1": 0}, "b": {"0": 0, "1": 2}}
         self.now_ms = 1_000
         self.ids: dict[str, str] = {}
-        monkeypatch.setattr(KafkaRangesReader, "_offsets", lambda reader, spec, *_: self.answer(spec))
+        monkeypatch.setattr(KafkaRangesReader, "_offsets", lambda reader, spec, *_: self.answer(spec, reader))
         monkeypatch.setattr(KafkaRangesReader, "_client", lambda reader: None)
         monkeypatch.setattr(source, "topic_states", lambda client, topics: self.states())
         monkeypatch.setattr(clock, "wall_ms", lambda: self.now_ms)
@@ -128,9 +128,10 @@ class Broker:
     def states(self) -> dict[str, TopicState]:
         return {topic: TopicState(self.ids.get(topic, "id"), len(parts)) for topic, parts in self.ends.items()}
 
-    def answer(self, spec: OffsetSpec) -> Offsets:
-        found = self.begins if spec._value == OffsetSpec.earliest()._value else self.ends
-        return {topic: dict(parts) for topic, parts in found.items()}
+    def answer(self, spec: OffsetSpec, reader: KafkaRangesReader) -> Offsets:
+        """It is asked for the partitions that are known."""
+        found, known = self.begins if spec._value == OffsetSpec.earliest()._value else self.ends, reader._partitions
+        return {topic: {p: at for p, at in parts.items() if int(p) < known[topic]} for topic, parts in found.items()}
 
 
 @pytest.fixture
@@ -304,6 +305,20 @@ def test_a_topic_that_got_partitions_is_refused_at_once(tmp_path: Path, broker: 
 
     with pytest.raises(KafkaTopicError, match="'a' has 3 partitions now; the stream began with 2"):
         list(batches_of(KafkaRangesReader(config(str(tmp_path))), end))
+
+
+def test_a_topic_that_may_grow_is_read_on_in_the_partitions_that_are_known(tmp_path: Path, broker: Broker) -> None:
+    end = begun(tmp_path, broker)
+    broker.ends["a"] = {"0": 9, "1": broker.ends["a"]["1"], "2": 7, "3": 7}
+
+    (after,) = batches_of(KafkaRangesReader(config(str(tmp_path), may_grow=("a",))), end)
+
+    read = msgspec.msgpack.decode(after[1][0][4], type=BatchPlan).ranges
+    assert [(part.topic, part.partition, part.stop) for part in read] == [("a", 0, 9)]
+    broker.ends["a"]["4"] = 7
+    with pytest.raises(KafkaTopicError, match="'a' has 5 partitions now") as refused:
+        list(batches_of(KafkaRangesReader(config(str(tmp_path), may_grow=("a",))), after[0]))
+    assert refused.value.hint is not None and "give it a multiple of 2 partitions" in refused.value.hint
 
 
 def test_records_that_were_given_up_are_not_read(tmp_path: Path, broker: Broker) -> None:

@@ -12,9 +12,9 @@ from deltaworks.kernel.context import Process
 from deltaworks.kernel.partitioning import chosen_partitions
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers, PartitionedCollector
-from deltaworks.serdes.base import Serde
+from deltaworks.kernel.stores.keys import window_bytes
 from deltaworks.serdes.change import Change
-from deltaworks.serdes.windowed import SessionWindowed, TimeWindowed, Windowed
+from deltaworks.serdes.windowed import Windowed
 from deltaworks.topology.columns import LAST_MS
 from deltaworks.topology.nodes.sinks import CustomSink, DeltaSink, ExtractedTopicSink, TableKind, TopicSink
 from deltaworks.topology.routing import RecordContext, StreamPartitioner
@@ -30,7 +30,7 @@ def topic_sink(node: TopicSink, wiring: Wiring) -> Process:
         return lambda key, value, timestamp_ms, headers: send_to(topic, key, value, timestamp_ms, headers)
     name, topic, unwritable, send = node.name, node.topic, wiring.context.unwritable, wiring.context.collector.send
     write_key, write_value = node.key.serialize, node.value.serialize
-    window_bytes, taken = _window_bytes(node.key), wiring.raw_records.taken_by(name, wiring.context)
+    suffix_bytes, taken = window_bytes(node.key), wiring.raw_records.taken_by(name, wiring.context)
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
@@ -39,8 +39,8 @@ def topic_sink(node: TopicSink, wiring: Wiring) -> Process:
         except Exception as error:
             return unwritable(name, error, topic, process, key, value, timestamp_ms, headers)
         try:
-            if window_bytes and key_bytes is not None:
-                send(topic, key_bytes, value_bytes, timestamp_ms, headers, key_bytes[:-window_bytes])
+            if suffix_bytes and key_bytes is not None:
+                send(topic, key_bytes, value_bytes, timestamp_ms, headers, key_bytes[:-suffix_bytes])
             else:
                 send(topic, key_bytes, value_bytes, timestamp_ms, headers)
         except ProductionError as error:
@@ -76,7 +76,7 @@ def _sending(node: TopicSink | ExtractedTopicSink, partitioner: StreamPartitione
     """The slower way of a record: its topic or its partition is not known before."""
     name, context, collector = node.name, wiring.context, wiring.context.collector
     write_key, write_value = node.key.serialize, node.value.serialize
-    window_bytes, taken = _window_bytes(node.key), wiring.raw_records.taken_by(name, context)
+    suffix_bytes, taken = window_bytes(node.key), wiring.raw_records.taken_by(name, context)
 
     def send(topic: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
@@ -96,7 +96,7 @@ def _sending(node: TopicSink | ExtractedTopicSink, partitioner: StreamPartitione
             return context.drop()
         try:
             if targets is None:
-                partition_key = key_bytes[:-window_bytes] if window_bytes and key_bytes is not None else None
+                partition_key = key_bytes[:-suffix_bytes] if suffix_bytes and key_bytes is not None else None
                 collector.send(topic, key_bytes, value_bytes, timestamp_ms, headers, partition_key)
             else:
                 for partition in targets:  # the first one is refused, or none
@@ -116,17 +116,6 @@ def _sending(node: TopicSink | ExtractedTopicSink, partitioner: StreamPartitione
             )
         known, send_to = collector.partitions, collector.send_to
     return send
-
-
-def _window_bytes(serde: Serde[Any]) -> int:
-    """Bytes at the end of a key that name its window and do not decide the partition (`WindowedStreamPartitioner`)."""
-    match serde:
-        case TimeWindowed():
-            return 8
-        case SessionWindowed():
-            return 16
-        case _:
-            return 0
 
 
 def custom_sink(node: CustomSink, wiring: Wiring) -> Process:

@@ -6,7 +6,7 @@ does not change which one is removed next; Kafka Streams forgets that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from deltaworks.kernel.stores.entries import TIME_BYTES
@@ -88,3 +88,8 @@ class LruStore:
     def _remove(self, key: bytes) -> None:
         if self._entries.pop(key, None) is not None:
             self._touched.add(key)
+
+
+def last_used(entries: Iterable[tuple[bytes, bytes]], count: int) -> list[tuple[bytes, bytes]]:
+    """Of entries of several stores, so many that were used last, by their numbers; then by their keys."""
+    return sorted(entries, key=lambda entry: (entry[1][:TIME_BYTES], entry[0]))[-count:] if count else []

@@ -78,6 +78,11 @@ def keys_of(data: bytes) -> tuple[bytes, bytes]:
     return data[_LENGTH_BYTES:at], data[at:]
 
 
+def with_task(value: bytes, task: int) -> bytes:
+    """The value of an entry with another task of the left row."""
+    return _encode((_decode(value)[0], task))
+
+
 def _prefix(foreign_key: bytes) -> bytes:
     """The prefix of exactly the entries with this foreign key, because its length comes first."""
     return len(foreign_key).to_bytes(_LENGTH_BYTES, "big") + foreign_key

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from deltaworks.kernel.stores.entries import TIME_BYTES
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.kernel.stores.time_ordered import TimeOrderedStore
@@ -37,6 +39,12 @@ class WaitingList(TimeOrderedStore):
             return []
         self._committed_marks = marks
         return [(MARKS, b"".join(mark.to_bytes(TIME_BYTES, "big") for mark in marks))]
+
+
+def earliest(marks: Iterable[bytes]) -> bytes:
+    """The marks with which nothing is missed that is due by one of these."""
+    times = zip(*((mark[:TIME_BYTES], mark[TIME_BYTES:]) for mark in marks), strict=True)
+    return b"".join(map(min, times))
 
 
 def waiting_key(time_ms: int, side: bytes, key: bytes) -> bytes:
