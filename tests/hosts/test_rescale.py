@@ -432,7 +432,7 @@ POINTS = ("rescale.made", "rescale.switched", "moved_pages.table:tumbling", "mov
 
 @pytest.mark.parametrize("point", POINTS)
 def test_who_is_killed_is_followed_by_another_one(point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = a_stream(tmp_path, monkeypatch, "windowed", batches=4)
+    stream = a_stream(tmp_path, monkeypatch, "windowed", batches=5)
     stream.grow(4)
     stream.stop()
     settings = stream.stream.settings
@@ -448,9 +448,9 @@ def test_who_is_killed_is_followed_by_another_one(point: str, tmp_path: Path, mo
         ).close()
     stream.go_on()
     kept = Rescaling(tmp_path / "kept", stream.stream.pipeline, 2, monkeypatch)
-    for batch in (*history(kept.sources, 6), flush(kept.sources, 2)):
+    for batch in (*history(kept.sources, 7), flush(kept.sources, 2)):
         kept.batch(batch)
-    for batch in (*history(stream.sources, 2, begin=4), flush(stream.sources, 4)):
+    for batch in (*history(stream.sources, 2, begin=5), flush(stream.sources, 4)):
         stream.batch(batch)
     assert stream.sent() == kept.sent() and stream.rows("tumbling") == kept.rows("tumbling")
     stream.stream.close()

@@ -131,7 +131,8 @@ class Broker:
     def answer(self, spec: OffsetSpec, reader: KafkaRangesReader) -> Offsets:
         """It is asked for the partitions that are known."""
         found, known = self.begins if spec._value == OffsetSpec.earliest()._value else self.ends, reader._partitions
-        return {topic: {p: at for p, at in parts.items() if int(p) < known[topic]} for topic, parts in found.items()}
+        parts = {topic: known.get(topic, len(found[topic])) for topic in found}
+        return {topic: {p: at for p, at in found[topic].items() if int(p) < parts[topic]} for topic in found}
 
 
 @pytest.fixture
