@@ -10,12 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from deltalake import DeltaTable
+from typer.testing import CliRunner, Result
 
 from deltaworks import (
     BufferConfig,
@@ -31,6 +33,8 @@ from deltaworks import (
     Suppressed,
     TimeWindows,
 )
+from deltaworks.cli.app import app
+from deltaworks.cli.listings import RescaleListed
 from deltaworks.control import jobs, table_commands, topics
 from deltaworks.control.topics import PipelineTopics
 from deltaworks.errors import (
@@ -511,4 +515,37 @@ def test_a_replay_has_no_batches_from_before_it(tmp_path: Path, monkeypatch: pyt
     same_tasks.require(msgspec.structs.replace(plan, begin=later))
     with pytest.raises(ConfigurationError):
         same_tasks.require(msgspec.structs.replace(plan, begin=msgspec.structs.replace(later, topics=("visits",))))
+    stream.stream.close()
+
+
+def test_the_command_says_what_it_changes_and_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = a_stream(tmp_path, monkeypatch)
+    stream.grow(4)
+    for key in KEYS:
+        stream.kafka.write("visits", RawRecord(key.encode(), b"1", BEGIN_MS + 100_000), partition_of(key.encode(), 4))
+    stream.stop()
+    settings = stream.stream.settings
+    monkeypatch.setattr(Settings, "from_environment", classmethod(lambda cls: settings))
+    before = durable(stream)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["rescale", "joined", *arguments])
+
+    shown = call("--dry-run").output
+    assert "partitions of visits" in shown and "murmur2" in shown and "tasks of stage 0" in shown
+    document = msgspec.json.decode(call("--dry-run", "--json").stdout, type=RescaleListed)
+    assert document.partitions == {"users": (2, 4), "visits": (2, 4)} and document.checkpoint is None
+    assert call().exit_code != 0, "nobody is there to agree"
+    assert isinstance((wrong := call("--partitioner", "md5")).exception, ConfigurationError), wrong.output
+    assert durable(stream) == before
+    stream.stream.run({topic: {p: at for p, at in parts.items() if int(p) < 2}
+                       for topic, parts in stream.stream.end().items()})  # fmt: skip
+    stream.stop()
+    monkeypatch.setattr(rescaling, "rescale", partial(rescaling.rescale, read=stream.read))
+    done = call("--yes")
+    assert "joined goes on with batch 4 and 8 tasks" in done.output, done.output
+    stream.go_on()
+    stream.held = dict.fromkeys(stream.sources, 4)
+    monkeypatch.setattr(Pipeline, "shards", lambda self, cores: stream.stream.checkpoint.shards)
+    assert "nothing to do" in call().output
     stream.stream.close()

@@ -85,7 +85,7 @@ def check(
     declared_partitions = {topic.name: topic.partitions for topic in wanted}
     later = {topic for topic in held if existing.get(topic, 0) > declared_partitions.get(topic, existing.get(topic, 0))}
     admin.check_partitions({topic: count for topic, count in existing.items() if topic not in later}, wanted)
-    will_be = existing | {topic.name: topic.partitions for topic in wanted}
+    will_be = {topic.name: topic.partitions for topic in wanted} | existing
     matched = {topic for topic in will_be if topic not in sources and any(s.reads(topic) for s in plan.stages)}
     named, more = {topic: will_be[topic] for topic in plan.source_topics}, {topic: will_be[topic] for topic in matched}
     grown = {topic: named[topic] for topic, count in held.items() if named.get(topic, count) > count}

@@ -113,6 +113,46 @@ def test_a_check_creates_nothing_and_knows_what_will_be_there(monkeypatch: pytes
     assert checked.different == ("users differs",)
 
 
+def counted(builder: StreamsBuilder) -> None:
+    builder.stream("orders", key=str, value=str).group_by_key().count(store="counts").to_delta("counts")
+
+
+COUNTED = Pipeline(name="shop", topology=counted, topics=(Topic("orders", partitions=2),))
+
+
+def test_a_topic_that_grew_is_read_as_the_checkpoint_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    Broker({"orders": 4}, monkeypatch)
+
+    checked = topics.check("", COUNTED, COUNTED.plan(), begun=True, held={"orders": 2})
+
+    assert (checked.named, checked.grown, checked.now) == ({"orders": 2}, {"orders": 4}, {"orders": 4})
+    assert topics.grown_line(("orders", 4)).startswith(
+        "topic 'orders' has 4 partitions; those that are new are not read"
+    )
+
+
+@pytest.mark.parametrize(("there", "held"), [(4, 4), (3, 2)])
+def test_a_topic_is_read_as_it_is_if_that_is_so_in_the_checkpoint_or_nothing_can_follow_it(
+    there: int, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the code declares does not matter then; in the second case, the checkpoint is refused."""
+    Broker({"orders": there}, monkeypatch)
+
+    checked = topics.check("", COUNTED, COUNTED.plan(), begun=True, held={"orders": held})
+
+    assert (checked.named, checked.grown) == ({"orders": there}, {})
+
+
+@pytest.mark.parametrize(("there", "held"), [(4, None), (1, {"orders": 1})])
+def test_other_partitions_than_declared_are_refused(
+    there: int, held: dict[str, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Broker({"orders": there}, monkeypatch)
+
+    with pytest.raises(KafkaTopicError, match=f"'orders' has {there} partitions, but needs 2"):
+        topics.check("", COUNTED, COUNTED.plan(), begun=held is not None, held=held)
+
+
 def test_a_check_asks_for_what_the_pipeline_reads_and_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker({"users": 4, "enriched": 4}, monkeypatch)
 
