@@ -331,6 +331,42 @@ def test_more_cores_are_used_with_the_same_tasks(tmp_path: Path, monkeypatch: py
     kept.stream.close()
 
 
+def spread_over(partitions: int) -> Pipeline:
+    def topology(builder: StreamsBuilder) -> None:
+        visits = builder.stream("visits", key=str, value=str)
+        spread = visits.repartition(name="spread", partitions=partitions)
+        spread.group_by_key().count(store="counts").to_delta("counts")
+        windows = TimeWindows(size=30 * SECOND, grace=timedelta(0))
+        spread.group_by_key().windowed_by(windows).count(store="windows").to_delta("windows")
+
+    return Pipeline(name="spreading", topology=topology)
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 4), (4, 6), (4, 2)])
+def test_an_exchange_gets_another_width_from_the_code(
+    before: int, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Rescaling(tmp_path / "kept", spread_over(before), 2, monkeypatch)
+    for batch in (*history(kept.sources, 8), flush(kept.sources, 24)):
+        kept.batch(batch)
+    stream = Rescaling(tmp_path / "spread", spread_over(before), 2, monkeypatch)
+    for batch in history(stream.sources, 5):
+        stream.batch(batch)
+    stream.stop()
+    settings, name = stream.stream.settings, "spreading"
+    monkeypatch.setattr(jobs, "load", lambda settings, name: spread_over(after))
+    done = rescaling.rescale(settings, name, by="ada", read=stream.read)
+    assert done.change.tasks == ((2, 2), (before, after)) and done.change.partitions == {}
+    stream.stream.pipeline = spread_over(after)
+    stream.go_on()
+    for batch in (*history(stream.sources, 3, begin=5), flush(stream.sources, 24)):
+        stream.batch(batch)
+    for table in ("counts", "windows"):
+        assert stream.rows(table) == kept.rows(table)
+    stream.stream.close()
+    kept.stream.close()
+
+
 def test_records_of_old_partitions_are_read_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = a_stream(tmp_path, monkeypatch)
     waiting, later = history(stream.sources, 2, begin=3)

@@ -114,15 +114,16 @@ def fitting_plan(
     stored = stored_plan(path)
     if stored is None:
         return None
-    changes = [
+    widths = [
         *_changed("partitions of the source topics", stored.partitions, partitions),
         *_changed("tasks per stage", stored.tasks, tasks),
-        *map(str, fingerprints.differences(stored.fingerprint, fingerprint)),
     ]
+    changes = [*widths, *map(str, fingerprints.differences(stored.fingerprint, fingerprint))]
     if changes:
+        only_widths = f"deltaworks rescale {pipeline} spreads its state, or says why it cannot; else "
         raise IncompatibleCheckpointError(
             "\n  ".join([f"the checkpoint of pipeline {pipeline!r} was made for another plan:", *changes]),
-            hint=f"deploy the old code again, or {_start_over(path)}",
+            hint=f"{only_widths if changes == widths else ''}deploy the old code again, or {_start_over(path)}",
         )
     return stored
 
