@@ -37,6 +37,7 @@ from deltaworks.cli.app import app
 from deltaworks.cli.listings import RescaleListed
 from deltaworks.control import jobs, table_commands, topics
 from deltaworks.control.topics import PipelineTopics
+from deltaworks.erase import state
 from deltaworks.errors import (
     ConfigurationError,
     ConflictError,
@@ -59,6 +60,7 @@ from deltaworks.rescale.rescaling import Rescaled
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
 from deltaworks.testing.topics import RawRecord
+from deltaworks.topology.persons import Person
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryBroker, MemoryKafka
 from tests.hosts.stopping import Stopping
@@ -495,6 +497,25 @@ def test_who_is_killed_is_followed_by_another_one(point: str, tmp_path: Path, mo
     assert stream.sent() == kept.sent() and stream.rows("tumbling") == kept.rows("tumbling")
     stream.stream.close()
     kept.stream.close()
+
+
+def test_what_was_interrupted_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = a_stream(tmp_path, monkeypatch, "windowed", batches=5)
+    stream.grow(4)
+    stream.stop()
+    settings, pipeline = stream.stream.settings, stream.stream.pipeline
+    with failing_at("rescale.switched", 1):
+        rescaling.rescale(settings, "windowed", by="ada", read=stream.read)
+    stream.held = dict.fromkeys(stream.sources, 4)
+    stream.go_on()
+    stream.grow(8)
+    for what in (
+        lambda: rescaling.rescale(settings, "windowed", by="ada", read=stream.read),
+        lambda: state.erase(settings, pipeline, stream.stream.paths, Person.of("key-1"), "one", read=stream.read),
+    ):
+        with pytest.raises(ConflictError, match="A rescale of 'windowed' was interrupted"):
+            what()
+    stream.stream.close()
 
 
 def test_open_windows_are_a_version_with_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

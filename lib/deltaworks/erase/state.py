@@ -69,7 +69,7 @@ def erase(
         stream = StoppedStream.of(settings, pipeline.plan(), paths, read)
         if stream is None:
             return StateErased(entries={})
-        stream.require_handed_over()
+        stream.require_settled()
         last = stream.last_batch()
         with stream.stores() as stores:
             found = _Without(stream.plan, stores, person)

@@ -163,6 +163,16 @@ def note(file: Path, moved: MovedPages) -> None:
     files.replace_file(file, msgspec.json.encode(moved), durable=True)
 
 
+def is_waiting(file: Path) -> bool:
+    """Whether something has moved that tables do not have yet.
+
+    Raises:
+        IncompatibleCheckpointError: the document has another format.
+    """
+    moved = _read(file)
+    return moved is not None and not moved.complete
+
+
 def settle(
     root: Path,
     application: str,
@@ -191,7 +201,7 @@ def settle(
         FencedError, TableError: see `DeltaLog`.
         IncompatibleCheckpointError: the document has another format.
     """
-    moved = formats.read(file, MovedPages, FORMAT, f"The pages of a rescaled stream {file}")
+    moved = _read(file)
     if moved is None or moved.complete:
         return False
     for schema in schemas:
@@ -200,6 +210,10 @@ def settle(
     reach("moved_pages.committed")
     note(file, msgspec.structs.replace(moved, complete=True))
     return True
+
+
+def _read(file: Path) -> MovedPages | None:
+    return formats.read(file, MovedPages, FORMAT, f"The pages of a rescaled stream {file}")
 
 
 def _commit(

@@ -242,7 +242,7 @@ class _Rescaling:
             raise ConflictError(
                 f"Pipeline {self.pipeline.name!r} was handed over or rescaled meanwhile.", hint="look again, and repeat"
             )
-        stream.require_handed_over()
+        stream.require_settled()
         last = stream.last_batch()
         start = handover.offsets_after(paths, last) or dict(self.before.start or {})
         report("looking at the records that are not read yet")

@@ -20,6 +20,7 @@ from deltaworks.control.intents import Intents
 from deltaworks.control.paths import CheckpointPaths, PipelinePaths
 from deltaworks.errors import ConflictError, IncompatibleCheckpointError
 from deltaworks.files import LocalFiles, replace_file
+from deltaworks.lakehouse import moved_pages
 from deltaworks.lakehouse.publish import ownership
 from deltaworks.runtime.state.initial_state import InitialState, path_of
 from deltaworks.runtime.state.local_store import LocalStore, discard
@@ -77,12 +78,17 @@ class StoppedStream:
             )
         return cls(settings, plan, paths, before, read)
 
-    def require_handed_over(self) -> None:
-        """Raises if a hand-over was begun and not finished.
+    def require_settled(self) -> None:
+        """Raises if a hand-over or a rescale was begun and not finished.
 
         Raises:
             ConflictError, TableError: it was.
         """
+        if moved_pages.is_waiting(self.paths.current.moved_pages):
+            raise ConflictError(
+                f"A rescale of {self.plan.name!r} was interrupted: its tables do not have all of it yet.",
+                hint="start the stream once, which completes it; then repeat the command",
+            )
         ownership.require_settled(self.paths.handovers)
         for _, told in ownership.records(self.paths.handovers):
             if told.state == "handed over" and told.request.run_id not in self.paths.switched:
