@@ -89,6 +89,8 @@ def preflight(
     for line in (*checked.different, *map(topics.grown_line, checked.grown.items()), *([short] if short else [])):
         report(line)
     report(f"{sum(found.tasks)} tasks; {'goes on with its checkpoint' if kept else 'starts with a new checkpoint'}")
+    if kept is not None and kept.shards < min(max(found.tasks), cores := pipeline.shards(settings.cores)):
+        report(f"a stage uses {kept.shards} of {cores} cores, as when it began; deltaworks rescale {name} changes that")
 
 
 def preflight_again(

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from deltaworks import Corrections, DeadLetters, Pipeline, StreamsBuilder, Topic
-from deltaworks.control import corrections, lineage, preflight, topics
+from deltaworks.control import checkpoint, corrections, jobs, lineage, preflight, topics
 from deltaworks.control.model import DeployOptions
+from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import KafkaTopicError, LineageError
 from deltaworks.kafka import admin, durability, permissions
 from deltaworks.settings import Settings
@@ -270,6 +271,24 @@ def test_a_preflight_that_fails_creates_no_topic(monkeypatch: pytest.MonkeyPatch
     broker.transaction_ms = 20_000
     preflight.preflight(settings, "shop", DeployOptions(), said.append, launchers=anywhere)
     assert any("end a transaction after 20 s" in line for line in said)
+
+
+def test_a_preflight_says_what_a_rescale_would_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "shop.py").write_text(JOB)
+    settings = replace(Settings.from_environment({"HOME": str(tmp_path)}, cwd=tmp_path), cores=3)
+    Broker({"orders": 8, "copies": 4}, monkeypatch)
+    monkeypatch.setattr(preflight, "_require_kafka", lambda *_: None)
+    monkeypatch.setattr(lineage, "require_ours", lambda *_: None)
+    plan = jobs.load(settings, "shop").plan()
+    kept = PipelinePaths.of(settings, "shop").current.plan
+    checkpoint.open_plan(kept, "shop", plan.fingerprint(), {"orders": 4}, (4,), 2)
+    said: list[str] = []
+
+    preflight.preflight(settings, "shop", DeployOptions(), said.append, launchers=anywhere)
+
+    assert "topic 'orders' has 8 partitions; those that are new are not read before a deltaworks rescale" in said
+    assert said[-1] == "a stage uses 2 of 3 cores, as when it began; deltaworks rescale shop changes that"
 
 
 def anywhere(*_: object) -> Any:
