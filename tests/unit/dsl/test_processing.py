@@ -215,7 +215,7 @@ def test_another_option_is_refused_with_those_that_exist() -> None:
     assert Stores.key_value("s", key=str, value=int, caching=True, logging=False, in_memory=True) == (
         Stores.key_value("s", key=str, value=int)
     )
-    with pytest.raises(TypeError, match=r"no option 'cached'; .* it takes caching=, logging=, in_memory="):
+    with pytest.raises(TypeError, match=r"no option 'cached'; .* it takes record_key=, caching=, logging=, in_memory="):
         Stores.key_value("s", key=str, value=int, cached=True)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="a store is declared with its name"):
         Stores.key_value(str, key=str, value=int)  # type: ignore[arg-type]
