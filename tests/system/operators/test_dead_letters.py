@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.own_stack.conftest import NewPipeline, new_pipeline
+from tests.system.operators.conftest import counted
 from tests.system.operators.prices import BETTER, DAG_ID, KEYS, NAME, WORSE, Prices
 from tests.system.replays.rest import ReplayApi
 
@@ -86,4 +87,4 @@ def test_records_that_failed_are_sent_again_and_each_counts_once(prices: Prices)
     assert set(done["tables"]) == {"prices_read", "prices_dead"}, "other coordinates, and no failures any more"
     assert len(stack.table("prices_read")) == count
     assert prices.sums("price_sums") == wanted
-    print(f"{len(prices.letters())} dead letters, {sent} sent again, 3 kills, {len(KEYS)} sums equal")
+    counted(f"{len(prices.letters())} dead letters, {sent} sent again, 3 kills, {len(KEYS)} sums equal")

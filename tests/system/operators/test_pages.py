@@ -29,6 +29,7 @@ from tests.integration.own_stack.conftest import NewPipeline, stack_of_a_copy
 from tests.support.browser import Person, chromium
 from tests.support.receivers import Mails, Posts, smtp_server, web_server
 from tests.system.operators import prices as job
+from tests.system.operators.conftest import counted
 from tests.system.operators.prices import BASE, BETTER, KEYS, NAME, TOPIC, WORSE, Prices
 from tests.system.replays.rest import ReplayApi
 
@@ -224,7 +225,7 @@ def test_the_way_through_the_pages_as_each_role(office: Office) -> None:
     airflow.wait("it goes on", lambda: len(stack.table("prices_read")) > count, timeout_s=300)
 
     told = every_notice_once(office)
-    print(f"{len(office.incidents())} incidents, {told} notices, each mailed and posted once, {len(KEYS)} sums equal")
+    counted(f"{len(office.incidents())} incidents, {told} notices, each mailed and posted once, {len(KEYS)} sums equal")
 
 
 def sent(office: Office) -> bool:

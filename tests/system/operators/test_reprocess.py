@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.integration.own_stack.conftest import NewPipeline, new_pipeline, write_job
+from tests.system.operators.conftest import counted
 from tests.system.replays.rest import ReplayApi
 
 __all__ = ["new_pipeline"]
@@ -268,8 +269,8 @@ def test_days_are_reprocessed_on_schedule_within_the_limit_and_by_backfill(amoun
     assert decided == ["publish", "unchanged", "unchanged"], "only yesterday has the amount"
     assert amounts.totals() == amounts.expected(odd=9) and amounts.is_daily()
     corrected = all_told_once(amounts)
-    print(f"{corrected} corrections;", end=" ")
-    print(f"{len(airflow.runs(DAG_ID))} runs, {len(amounts.publications())} publications, 9 windows equal each time")
+    counted(f"{len(airflow.runs(DAG_ID))} runs by schedule and backfill, {len(amounts.publications())} publications")
+    counted(f"{corrected} corrections, each once, 9 windows equal each time")
 
 
 def all_told_once(amounts: Amounts) -> int:
