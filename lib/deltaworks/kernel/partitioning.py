@@ -26,9 +26,14 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
+def hash_of(key: bytes) -> int:
+    """What Kafka's producers divide by the number of partitions."""
+    return murmur2(key) & 0x7FFFFFFF
+
+
 def partition_of(key: bytes, partitions: int) -> int:
     """The partition that Kafka's producers choose for a key."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return hash_of(key) % partitions
 
 
 def chosen_partitions(

@@ -89,9 +89,9 @@ class Placement:
                     f"The stream has not read {count:,} records of '{each.topic}' yet.",
                     hint="let it catch up with the partitions that it reads, which it still does; then rescale",
                 )
-            place = PARTITIONERS[self.found[each.topic]]
+            hash_of = PARTITIONERS[self.found[each.topic]]
             waiting = sum(
-                place(key, each.after) != batch.partition for part in unread for batch, key in self._keys(part)
+                hash_of(key) % each.after != batch.partition for part in unread for batch, key in self._keys(part)
             )
             if waiting:
                 raise ConflictError(
@@ -109,7 +109,7 @@ class Placement:
             end = min(ends.get((growth.topic, partition), 0), begin + SAMPLE)
             for batch, key in self._keys(Range(growth.topic, partition, begin, end)):
                 sampled += 1
-                candidates = [name for name in candidates if PARTITIONERS[name](key, growth.after) == batch.partition]
+                candidates = [name for name in candidates if PARTITIONERS[name](key) % growth.after == batch.partition]
                 if not candidates:
                     raise self._unknown(growth, partition)
         if sampled or self.wanted is not None:

@@ -23,7 +23,7 @@ def _places_not_compared(patch: Patch) -> None:
     def places(self, keys, spec, task):  # type: ignore[no-untyped-def]
         if keys.before == keys.after:
             return original(self, keys, spec, task)
-        return lambda key: self._partition(keys)(key, keys.after)
+        return lambda key: self._hash(keys)(key) % keys.after
 
     patch(Splitter, "_places", places)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.kernel import migration, resend
-from deltaworks.kernel.partitioning import partition_of
+from deltaworks.kernel.partitioning import hash_of
 from deltaworks.kernel.stores import lru, waiting_list
 from deltaworks.kernel.stores.keys import inner_key_of
 from deltaworks.kernel.stores.state import StoreChanges
@@ -25,12 +25,9 @@ from deltaworks.runtime.state.recovery import NOTHING, local_path, next_version
 from deltaworks.topology.rescaling import Keys, StageMove, StoreMove, children
 from deltaworks.topology.stages import StoreSpec
 
-Partition = Callable[[bytes, int], int]
-"""`(bytes of a key, number of partitions) -> partition`"""
-PARTITIONERS: Mapping[str, Partition] = {
-    "murmur2": partition_of,
-    "crc32": lambda key, partitions: zlib.crc32(key) % partitions,
-}
+Hash = Callable[[bytes], int]
+"""From the bytes of a key to the number whose remainder, divided by that of partitions, is the partition."""
+PARTITIONERS: Mapping[str, Hash] = {"murmur2": hash_of, "crc32": zlib.crc32}
 """How producers choose the partition of a key: Java's and those set to `murmur2`; librdkafka's default."""
 DEFAULT = "murmur2"
 Seen = Callable[[StoreSpec, bytes, int], None]
@@ -134,8 +131,8 @@ class Splitter:
                 continue
             new = place(record_key(key))
             if move.left is not None:
-                left = self._partition(move.left)(keys_of(key)[1], move.left.after)
-                value = with_task(value, left)
+                left = self._hash(move.left)(keys_of(key)[1])
+                value = with_task(value, left % move.left.after)
             if spec.kind == "lru":
                 self._used[spec.name, new].append((key, value))
                 continue
@@ -146,15 +143,16 @@ class Splitter:
         """From the key of a record to its new task; remembers the last one, since entries come in order of keys."""
         if keys.before == keys.after:
             return lambda key: task
-        partition = self._partition(keys)
+        hash_of_key, before, after = self._hash(keys), keys.before, keys.after
         last: tuple[bytes, int] | None = None
 
         def place(key: bytes) -> int:
             nonlocal last
             if last is None or last[0] != key:
-                if partition(key, keys.before) != task:
+                number = hash_of_key(key)
+                if number % before != task:
                     raise self._misplaced(spec, keys, task)
-                last = key, partition(key, keys.after)
+                last = key, number % after
             return last[1]
 
         return place
@@ -177,7 +175,7 @@ class Splitter:
 
         return record_key
 
-    def _partition(self, keys: Keys) -> Partition:
+    def _hash(self, keys: Keys) -> Hash:
         names = {self._partitioners.get(topic, DEFAULT) for topic in keys.topics} or {DEFAULT}
         if len(names) > 1:
             told = ", ".join(f"'{topic}' {self._partitioners.get(topic, DEFAULT)}" for topic in keys.topics)
