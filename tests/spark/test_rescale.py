@@ -87,17 +87,11 @@ def test_topics_get_partitions_under_a_stream(kafka: LiveStack, tmp_path: Path) 
         process.kill()
         process.wait()
 
-    said = subprocess.run(
-        [sys.executable, "-m", "tests.spark.rescale", "growing"],
-        env=environment(kafka, settings), capture_output=True, text=True, check=False, start_new_session=True,
-    )  # fmt: skip
+    said = call(kafka, settings, "rescale", "growing")
     if said.returncode == exits.CONFLICT:  # it was killed in a batch: a start completes it, with the old partitions
         assert "has begun batch" in said.stderr or "not read yet" in said.stderr, said.stderr
         caught_up(kafka, settings)
-        said = subprocess.run(
-            [sys.executable, "-m", "tests.spark.rescale", "growing"],
-            env=environment(kafka, settings), capture_output=True, text=True, check=False, start_new_session=True,
-        )  # fmt: skip
+        said = call(kafka, settings, "rescale", "growing")
     assert said.returncode == exits.OK, said.stderr[-3000:]
     done = json.loads(said.stdout.splitlines()[-1])
     assert done["change"]["partitions"] == {"growing-users": [2, 4], "growing-visits": [2, 4]}
@@ -118,9 +112,13 @@ def test_topics_get_partitions_under_a_stream(kafka: LiveStack, tmp_path: Path) 
     written.require(settings)
 
 
-def caught_up(kafka: LiveStack, settings: Settings) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.pipelines", "growing", "--until-caught-up"],
+def call(kafka: LiveStack, settings: Settings, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", f"tests.spark.{module}", *arguments],
         env=environment(kafka, settings), capture_output=True, text=True, check=False, start_new_session=True,
     )  # fmt: skip
+
+
+def caught_up(kafka: LiveStack, settings: Settings) -> None:
+    done = call(kafka, settings, "pipelines", "growing", "--until-caught-up")
     assert done.returncode == exits.OK, done.stderr[-3000:]

@@ -46,8 +46,6 @@ def rescale(
         )
     with steps.step(f"look at {name} and its topics"):
         change = rescaling.look(settings, name, partitioner=partitioner)
-    if dry_run and as_json:
-        return print_json(listings.RescaleListed.of(name, change))
     if not as_json:
         _show(name, change)
     if dry_run or not change.is_needed:

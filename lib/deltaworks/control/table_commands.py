@@ -71,19 +71,18 @@ def opened(settings: Settings, pipeline: Pipeline, plan: Plan, query_id: str, ge
         TableError: a table has other columns, or belongs to another checkpoint.
     """
     paths = PipelinePaths.of(settings, pipeline.name)
-    archives, options = (
-        pipeline.archives(plan).tables,
-        TableOptions(retention=Retention.of(settings.retention_of(pipeline.name))),
-    )
-    moved_pages.settle(
-        settings.tables,
-        pipeline.name,
-        query_id,
-        plan_schemas(plan.tables, pipeline.dead_letters.table, archives, pipeline=pipeline.name),
-        paths.current.moved_pages,
-        generation=generation,
-        properties=options.properties,
-    )
+    archives = pipeline.archives(plan).tables
+    options = TableOptions(retention=Retention.of(settings.retention_of(pipeline.name)))
+    if moved_pages.is_waiting(paths.current.moved_pages):
+        moved_pages.settle(
+            settings.tables,
+            pipeline.name,
+            query_id,
+            plan_schemas(plan.tables, pipeline.dead_letters.table, archives, pipeline=pipeline.name),
+            paths.current.moved_pages,
+            generation=generation,
+            properties=options.properties,
+        )
     committer = TableCommitter(
         settings.tables,
         pipeline.name,

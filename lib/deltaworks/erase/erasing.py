@@ -27,18 +27,17 @@ from deltaworks.erase import places, state, texts
 from deltaworks.erase.rows import RowsOf
 from deltaworks.errors import (
     ConfigurationError,
-    ConflictError,
     ControlUnavailableError,
     DeltaworksError,
     TransientError,
 )
 from deltaworks.faults import reach
 from deltaworks.lakehouse import catalog, rewriting
-from deltaworks.lakehouse.publish import corrections, ownership, publication
+from deltaworks.lakehouse.publish import ownership, publication
 from deltaworks.lakehouse.rewriting import Successors, Unwanted
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas
 from deltaworks.lakehouse.writes import NewFile
-from deltaworks.replay import runs
+from deltaworks.replay import quiet
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
 from deltaworks.topology.persons import Person
@@ -151,21 +150,7 @@ def _opened(settings: Settings, name: str) -> tuple[Pipeline, PipelinePaths]:
 
 def _require_quiet(settings: Settings, paths: PipelinePaths, name: str) -> None:
     """Raises `ConflictError` if something is not finished that holds rows, or names files."""
-    if open_runs := [plan.run_id for plan in runs.unfinished(settings, name)]:
-        raise ConflictError(
-            f"Replays of {name!r} are not finished and hold the data, too: {', '.join(open_runs)}.",
-            hint=f"deltaworks replay {name} --resume {open_runs[0]}, or deltaworks discard {open_runs[0]}",
-        )
-    if waiting := corrections.unsent(paths.publications):
-        raise ConflictError(
-            f"Corrections of {waiting[0].run_id} are not sent to {waiting[0].topic} yet, and hold rows.",
-            hint="repeat the publication or the rollback, or run the DAG streams__maintenance; then erase",
-        )
-    if begun := [*publication.unfinished(paths.publications), *ownership.unfinished(paths.handovers)]:
-        raise ConflictError(
-            f"A publication or a hand-over was interrupted: {', '.join(begun)}.",
-            hint="repeat what was asked for; then erase",
-        )
+    quiet.require(settings, paths, name, command="erase", replays=" and hold the data, too", rows=", and hold rows")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
 import msgspec
 
@@ -35,9 +35,8 @@ from deltaworks.kernel.records import RecordBatch
 from deltaworks.kernel.stores.keys import inner_key_of
 from deltaworks.lakehouse import layout, moved_pages
 from deltaworks.lakehouse.moved_pages import MovedPages, MovedTable, RowTasks
-from deltaworks.lakehouse.publish import corrections, ownership, publication
-from deltaworks.lakehouse.schema import Role, plan_schemas
-from deltaworks.replay import runs
+from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
+from deltaworks.replay import quiet
 from deltaworks.rescale.keys import Bounds, Growth, Placement
 from deltaworks.runtime.consumer import RangeReader
 from deltaworks.runtime.state.local_store import LocalStore, stores_of
@@ -47,6 +46,7 @@ from deltaworks.settings import Settings
 from deltaworks.spark import handover, stored_state
 from deltaworks.spark.handover import RESCALED
 from deltaworks.spark.stopped import ReadState, StoppedStores, StoppedStream
+from deltaworks.topology import partitions
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.rescaling import StageMove, Widths, stage_moves
@@ -215,22 +215,13 @@ class _Rescaling:
 
     def require_quiet(self) -> None:
         """Raises `ConflictError` if something is not finished that belongs to the tasks that there are."""
-        name, paths = self.pipeline.name, self.paths
-        if open_runs := [plan.run_id for plan in runs.unfinished(self.settings, name)]:
-            raise ConflictError(
-                f"Replays of {name!r} are not finished, and have as many tasks as before: {', '.join(open_runs)}.",
-                hint=f"deltaworks replay {name} --resume {open_runs[0]}, or deltaworks discard {open_runs[0]}",
-            )
-        if waiting := corrections.unsent(paths.publications):
-            raise ConflictError(
-                f"Corrections of {waiting[0].run_id} are not sent to {waiting[0].topic} yet.",
-                hint="repeat the publication or the rollback, or run the DAG streams__maintenance; then rescale",
-            )
-        if begun := [*publication.unfinished(paths.publications), *ownership.unfinished(paths.handovers)]:
-            raise ConflictError(
-                f"A publication or a hand-over was interrupted: {', '.join(begun)}.",
-                hint="repeat what was asked for; then rescale",
-            )
+        quiet.require(
+            self.settings,
+            self.paths,
+            self.pipeline.name,
+            command="rescale",
+            replays=", and have as many tasks as before",
+        )
 
     def carry_out(self, generation: int, report: Report) -> Rescaled:
         """While no driver runs; by the holder of the lease."""
@@ -292,7 +283,7 @@ class _Spread:
             local.close()
 
     @property
-    def _folder(self) -> Any:
+    def _folder(self) -> Path:
         return self.stores.scratch / "spread"
 
     def _spread(self, move: StageMove) -> None:
@@ -316,7 +307,7 @@ class _Spread:
             if rows.tasks.pages and keys.before != keys.after:
                 self.tables[name] = rows.tasks.move(keys.children, batch_id=max(0, self.last_batch), tag=tag)
 
-    def _windowed(self, stage: Stage) -> dict[str, tuple[Any, list[StoreSpec]]]:
+    def _windowed(self, stage: Stage) -> dict[str, tuple[TableSchema, list[StoreSpec]]]:
         """The windowed tables of a stage, and the stores that have the keys of their rows."""
         schemas = {schema.name: schema for schema in plan_schemas(self.work.plan.tables, None)
                    if schema.role is Role.WINDOWED}  # fmt: skip
@@ -324,7 +315,8 @@ class _Spread:
         found = {}
         for sink in stage.tables:
             if sink.kind is TableKind.WINDOWED:
-                names = _stores_above(stage, sink.name) & specs.keys()
+                above = partitions.nodes_above(stage, (sink.name,))
+                names = {store for node in above for store in node.stores} & specs.keys()
                 if not names:
                     raise IncompatibleCheckpointError(
                         f"No store has the windows of table '{sink.table}', so nothing says which task goes on with "
@@ -381,15 +373,3 @@ def _with_new(start: Offsets, grown: Mapping[str, tuple[int, int]]) -> Offsets:
     """The offsets with the partitions that are new, which are read from their beginning."""
     new = {topic: {str(number): 0 for number in range(*counts)} for topic, counts in grown.items()}
     return {topic: {**new.get(topic, {}), **start.get(topic, {})} for topic in {**start, **new}}
-
-
-def _stores_above(stage: Stage, name: str) -> set[str]:
-    nodes = {node.name: node for node in stage.nodes}
-    found, waiting, seen = set[str](), [name], set[str]()
-    while waiting:
-        node = nodes[waiting.pop()]
-        if node.name not in seen:
-            seen.add(node.name)
-            found.update(node.stores)
-            waiting += node.parents
-    return found

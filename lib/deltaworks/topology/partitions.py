@@ -139,20 +139,22 @@ def _mismatch(join: _Join, given: Mapping[str, int], known: Mapping[str, int]) -
     return Problem(what, str(origin) if origin else None, hint)
 
 
-def sources_above(stage: Stage, names: Iterable[str]) -> tuple[Source, ...]:
-    """The sources of a stage from which records reach these nodes, or which are among them."""
+def nodes_above(stage: Stage, names: Iterable[str]) -> list[AnyNode]:
+    """These nodes of a stage, and those from which records reach them."""
     nodes = {node.name: node for node in stage.nodes}
-    found: dict[str, Source] = {}
-    waiting, seen = list(names), set[str]()
+    found: dict[str, AnyNode] = {}
+    waiting = list(names)
     while waiting:
         node = nodes[waiting.pop()]
-        if node.name in seen:
-            continue
-        seen.add(node.name)
-        if isinstance(node, Source):
+        if node.name not in found:
             found[node.name] = node
-        waiting += node.parents
-    return tuple(found.values())
+            waiting += node.parents
+    return list(found.values())
+
+
+def sources_above(stage: Stage, names: Iterable[str]) -> tuple[Source, ...]:
+    """The sources of a stage from which records reach these nodes, or which are among them."""
+    return tuple(node for node in nodes_above(stage, names) if isinstance(node, Source))
 
 
 def _topics_above(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:
