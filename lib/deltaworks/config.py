@@ -15,6 +15,10 @@ control_url = { file = "/run/secrets/registry" }
 [spark]                                      # settings of Spark, for every stream and replay
 "spark.sql.debug.maxToStringFields" = 100
 
+[s3]                                         # how the object store is reached in which tables = "s3://..." are
+endpoint = "https://s3.example.com"
+secret_key = { file = "/run/secrets/s3" }
+
 [pipelines.payments.kafka]                   # for the clients of one pipeline; likewise [pipelines.payments.spark]
 "compression.type" = "zstd"
 ```
@@ -61,10 +65,10 @@ KEYS: Mapping[str, str] = {
     for key in (
         *("home", "cache", "bootstrap", "controller_port", "postgres_port", "airflow_port", "supervisor_host"),
         *("airflow_users", "approval"),
-        *("sql_port", "sql_host", "sql_user", "sql_password", "sql_memory_mb"),
+        *("sql_port", "sql_host", "sql_user", "sql_password", "sql_memory_mb", "s3_port"),
         *("control_url", "broker_options", "ivy_settings", "cores", "driver_memory", "max_records_per_batch"),
         *("max_bytes_per_batch", "query_memory_mb", "query_frame_mb", "query_seconds"),
-        *("start_offsets", "run_from", "supervisor", "docs_url"),
+        *("start_offsets", "run_from", "supervisor", "docs_url", "tables"),
     )
 }
 """Key of a setting in the file -> its environment variable. The names of the keys are those of `Settings`."""
@@ -89,9 +93,13 @@ _HANDED_ON = "DELTAWORKS_CONNECTION_"
 """Prefix of variables with what connections of Airflow say."""
 _ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 _COMMAND_S = 30
-Kind: TypeAlias = Literal["kafka", "spark", "retention"]
-_KINDS: tuple[Kind, ...] = ("kafka", "spark", "retention")
+Kind: TypeAlias = Literal["kafka", "spark", "retention", "s3"]
+_OF_PIPELINES: tuple[Kind, ...] = ("kafka", "spark", "retention")
 """Tables of settings that pipelines may have of their own; `kafka` and `spark` go to a library as they are."""
+_KINDS: tuple[Kind, ...] = (*_OF_PIPELINES, "s3")
+"""All tables of settings."""
+_S3 = ("endpoint", "region", "access_key", "secret_key", "path_style", "ca_file")
+_S3_SECRETS = frozenset({"access_key", "secret_key"})
 _RETENTION = ("versions", "hours", "days")
 _TABLES = frozenset({*_KINDS, "pipelines"})
 """Keys of a layer of the file that are tables."""
@@ -321,7 +329,7 @@ def read(project: Path, variables: Mapping[str, str]) -> Values:
         given |= {key: (f"{prefix}{key} in {file}", value) for key, value in layer.items() if key not in _TABLES}
         own = layer.get("pipelines", {})
         for pipeline, at, each in (("", prefix, layer), *((n, f"{prefix}pipelines.{n}.", own[n]) for n in own)):
-            for kind in _KINDS:
+            for kind in _OF_PIPELINES if pipeline else _KINDS:
                 settings = _settings(kind, each.get(kind, {}), f"{at}{kind}", file)
                 tables.setdefault((kind, pipeline), {}).update(settings)
                 origins |= {((kind, pipeline), name): f"{at}{kind}.{name} in {file}" for name in settings}
@@ -386,6 +394,33 @@ def with_own_kafka(values: Values, file: Path) -> Values:
     )
 
 
+def with_own_s3(values: Values, file: Path) -> Values:
+    """These values, and the access to the object store of the home's stack, unless they name another endpoint.
+
+    Args:
+        values: of variables and of `deltaworks.toml`.
+        file: a table `[s3]`, as the stack writes it.
+
+    Raises:
+        ConfigurationError: the file cannot be used.
+    """
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return values
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}.", hint="deltaworks up s3") from error
+    own = _settings("s3", _table(document.get("s3", {}), "s3", file), "s3", file)
+    table: Table = ("s3", "")
+    named = values.tables.get(table, {})
+    if named.get("endpoint", own["endpoint"]) != own["endpoint"]:
+        return values
+    origins = {(table, name): f"s3.{name} in {file}" for name in own}
+    return replace(
+        values, tables={**values.tables, table: {**own, **named}}, table_origins=origins | dict(values.table_origins)
+    )
+
+
 def kafka_variable(name: str) -> str:
     """The variable for a setting of Kafka's clients."""
     return KAFKA + name.upper().replace(".", "_")
@@ -416,6 +451,10 @@ def _setting(kind: Kind, name: str, value: object, origin: str, folder: Path) ->
             _require_for_spark(name, value, origin)
         case "retention":
             return _retention(name, value, origin)
+        case "s3":
+            _require_for_s3(name, value, origin)
+            if name == "ca_file":
+                return str(folder / Path(str(value)).expanduser())
     if isinstance(value, dict):
         return _reference(value, origin, folder)
     if isinstance(value, bool):
@@ -430,6 +469,17 @@ def _retention(name: str, value: object, origin: str) -> str:
         raise ConfigurationError(f"{origin} is no setting.", hint=f"settings of [retention]: {', '.join(_RETENTION)}")
     durations.parse(str(value), origin)
     return str(value)
+
+
+def _require_for_s3(name: str, value: object, origin: str) -> None:
+    if name not in _S3:
+        raise ConfigurationError(f"{origin} is no setting.", hint=f"settings of [s3]: {', '.join(_S3)}")
+    if name == "path_style" and not isinstance(value, bool):
+        raise ConfigurationError(f"{origin} is {value!r}; it is true or false.")
+    if name == "endpoint" and not str(value).startswith(("http://", "https://")):
+        raise ConfigurationError(f"{origin} is {value!r}; expected http:// or https:// and a host.")
+    if isinstance(value, dict) and name not in _S3_SECRETS:
+        raise ConfigurationError(f"{origin} is a reference, but it is no secret.", hint="write the value")
 
 
 def _require_for_spark(name: str, value: object, origin: str) -> None:
@@ -466,7 +516,7 @@ def _check(layer: Mapping[str, Any], prefix: str, file: Path) -> None:
         _table(layer.get(kind, {}), f"{prefix}{kind}", file)
     for name, each in _table(layer.get("pipelines", {}), f"{prefix}pipelines", file).items():
         for key in _table(each, f"{prefix}pipelines.{name}", file):
-            if key not in _KINDS:
+            if key not in _OF_PIPELINES:
                 raise ConfigurationError(
                     f"{file} has the key '{prefix}pipelines.{name}.{key}', which is no setting of a pipeline.",
                     hint=f"a pipeline has tables of its own: [{prefix}pipelines.{name}.kafka], spark and retention",

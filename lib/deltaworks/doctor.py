@@ -127,9 +127,18 @@ def _spark(settings: Settings) -> Iterator[Finding]:
     yield Finding("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")
 
 
+def _tables(settings: Settings) -> Iterator[Finding]:
+    if settings.remote is None:
+        yield Finding("tables", "ok", f"{settings.tables}")
+        return
+    settings.remote.check()
+    yield Finding("tables", "ok", f"{settings.remote.address} answers, and obeys conditions")
+
+
 CHECKS: Mapping[str, Check] = {
     "settings": _settings,
     "home": _home,
+    "tables": _tables,
     "Java": _java,
     "Spark": _spark,
     "Kafka": _kafka,

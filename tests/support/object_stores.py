@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal
 
-from deltaworks.object_store import ObjectStoreAccess, S3Files
+from deltaworks.object_store import ObjectStoreAccess, S3Bucket, S3Files
 from deltaworks.stack import ports
 
 ENDPOINT = "DELTAWORKS_TESTS_S3"
@@ -39,7 +39,7 @@ def access(endpoint: str | None = None) -> ObjectStoreAccess:
 
 def make(root: Path) -> S3Files:
     """The files of a test, whose folder is their prefix."""
-    return S3Files(access().client(), BUCKET, root.as_posix().strip("/"), patience_s=20)
+    return S3Files(S3Bucket(access(), BUCKET, patience_s=20), root.as_posix())
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deltaworks.errors import ConfigurationError, TransientError
-from deltaworks.object_store import ObjectStoreAccess, S3Files
+from deltaworks.object_store import ObjectStoreAccess, S3Bucket, S3Files
 from tests.support.object_stores import BUCKET, Fault, Faults, access, make, moto
 
 LOST: list[Fault] = ["answer lost", "failed after all"]
@@ -36,7 +36,7 @@ def direct(store: str, tmp_path: Path) -> S3Files:
 @pytest.fixture
 def files(faults: Faults, tmp_path: Path) -> S3Files:
     """Through the proxy."""
-    return S3Files(access(faults.endpoint).client(), BUCKET, tmp_path.as_posix().strip("/"), patience_s=5)
+    return S3Files(S3Bucket(access(faults.endpoint), BUCKET, patience_s=5), tmp_path.as_posix())
 
 
 def data(files: S3Files, name: str) -> bytes | None:
@@ -134,8 +134,8 @@ def test_content_that_was_changed_on_its_way_is_not_believed(direct: S3Files, tm
     client, key = access().client(), f"{tmp_path.as_posix().strip('/')}/a"
     metadata = client.head_object(Bucket=BUCKET, Key=key)["Metadata"]
     client.put_object(Bucket=BUCKET, Key=key, Body=b"two", Metadata=metadata)
-    hasty = S3Files(client, BUCKET, tmp_path.as_posix().strip("/"), patience_s=0)
-    with pytest.raises(TransientError, match=r"read a has failed"):
+    hasty = S3Files(S3Bucket(access(), BUCKET, patience_s=0), tmp_path.as_posix())
+    with pytest.raises(TransientError, match=r"read \S*/a has failed"):
         hasty.get("a")
 
 
@@ -151,29 +151,28 @@ def test_names_come_in_pages(direct: S3Files, monkeypatch: pytest.MonkeyPatch) -
     names = [f"é {n:04d}" for n in range(25)]
     for name in names:
         direct.put_if_absent(name, b"")
-    client = direct._client
+    client = direct._bucket._client
     whole = client.list_objects_v2
     monkeypatch.setattr(client, "list_objects_v2", lambda **place: whole(MaxKeys=7, **place))
     assert direct.names() == names
 
 
 def test_a_store_that_does_not_answer_is_told_with_what_was_tried(tmp_path: Path) -> None:
-    nobody = access("http://127.0.0.1:9").client()
-    files = S3Files(nobody, BUCKET, "p", patience_s=0.2)
+    files = S3Files(S3Bucket(access("http://127.0.0.1:9"), BUCKET, patience_s=0.2), "p")
     with pytest.raises(
-        TransientError, match=r"s3://files/p/ does not answer: write a has failed for 0 s, at last with"
+        TransientError, match=r"s3://files/ does not answer: write p/a has failed for 0 s, at last with"
     ):
         files.put_if_absent("a", b"")
 
 
 def test_who_is_not_let_in_is_told_at_once(store: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"does not let us write a: NoSuchBucket"):
-        S3Files(access().client(), "another").put_if_absent("a", b"")
+        S3Files(access().bucket("another")).put_if_absent("a", b"")
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    without = ObjectStoreAccess(endpoint=store, region="us-east-1", path_style=True).client()
+    without = ObjectStoreAccess(endpoint=store, region="us-east-1", path_style=True)
     with pytest.raises(ConfigurationError, match=r"(?s)does not let us read a: Unable to locate credentials.*\[s3\]"):
-        S3Files(without, BUCKET).get("a")
+        S3Files(without.bucket(BUCKET)).get("a")

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from deltalake import DeltaTable
 
 from deltaworks.batch.job import DAY
 from deltaworks.lakehouse import catalog, layout
+from deltaworks.lakehouse.reading import delta_table
 
 FORMAT = 1
 _COMMITS = 400
@@ -63,7 +63,7 @@ def computed_days(root: Path, job: str) -> set[dt.date]:
     if not (root / job / layout.LOG_FOLDER).is_dir():
         return set()
     found: set[dt.date] = set()
-    for commit in DeltaTable(root / job).history(_COMMITS):
+    for commit in delta_table(root / job).history(_COMMITS):
         with suppress(msgspec.DecodeError, msgspec.ValidationError):  # a commit of another version, or of another tool
             note = msgspec.json.decode(commit.get("userMetadata") or "", type=Note)
             if (note.format, note.job) == (FORMAT, job):

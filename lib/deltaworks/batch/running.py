@@ -33,6 +33,7 @@ from deltaworks.lakehouse.reading import dataset
 from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.quality import Suites, Verdict, results, suites
 from deltaworks.quality.of_day import judge_day
+from deltaworks.remote import require_home
 from deltaworks.settings import Settings
 from deltaworks.tables import Table, Tables
 
@@ -76,6 +77,7 @@ def run(
         ConflictError: somebody else has changed the same rows meanwhile.
         TransientError: a file that it reads was removed meanwhile.
     """
+    require_home(settings.remote, "A batch job")
     job = jobs.load(settings, name)
     table = definition(job)
     wanted = table.columns

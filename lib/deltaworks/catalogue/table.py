@@ -24,11 +24,11 @@ from deltalake.exceptions import DeltaError
 from deltaworks import clock
 from deltaworks.catalogue.entries import Entry, entries
 from deltaworks.errors import DeltaworksError, TableError, TransientError
-from deltaworks.files import alone
+from deltaworks.files import alone, make_folder
 from deltaworks.lakehouse import descriptions, layout
 from deltaworks.lakehouse.columns import TIMESTAMP
 from deltaworks.lakehouse.described import Definition, Meaning
-from deltaworks.lakehouse.reading import dataset
+from deltaworks.lakehouse.reading import dataset, delta_table
 from deltaworks.lakehouse.schema import commented
 from deltaworks.settings import Settings
 
@@ -126,7 +126,7 @@ def refresh(settings: Settings, every: timedelta = timedelta(0)) -> Written:
         TransientError: other writers were first at every attempt.
     """
     path = settings.tables / NAME
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path, durable=False)
     with alone(path):  # two that fill an empty table would not be in conflict for Delta: it would have all rows twice
         for attempt in range(_ATTEMPTS):
             try:
@@ -173,7 +173,7 @@ def _opened(root: Path) -> DeltaTable:
     path = root / NAME
     if not (path / layout.LOG_FOLDER).is_dir():
         DEFINITION.create(root)
-    table = DeltaTable(path)
+    table = delta_table(path)
     if table.metadata().configuration.get(descriptions.KIND) != KIND:
         raise TableError(
             f"The Delta table '{NAME}' at {path} is not the catalog of all tables.",
@@ -181,7 +181,7 @@ def _opened(root: Path) -> DeltaTable:
         )
     if not DEFINITION.is_that_of(table):
         DEFINITION.create(root, instead=True)
-        table = DeltaTable(path)
+        table = delta_table(path)
     return table
 
 

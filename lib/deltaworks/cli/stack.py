@@ -32,8 +32,8 @@ def up(
     components: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Components to start, with what they need, such as `kafka`, or `sql` for BI tools; default: all but "
-            "`sql`."
+            help="Components to start, with what they need, such as `kafka`, `sql` for BI tools, or `s3`, an object "
+            "store; default: all but these two."
         ),
     ] = None,
     secured: Annotated[
@@ -65,6 +65,8 @@ def up(
         place = "of the settings" if settings.sql_password else f"in {login.file}"
         password = login.password if login.created_now else place
         out.print(Text(f"SQL  {login.url}  user {login.user}, password {password}"))
+    if (login := stack.s3) is not None:
+        out.print(Text(f"S3  {login.url}  keys in {login.file}"))
 
 
 def down(

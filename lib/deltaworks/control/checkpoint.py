@@ -41,6 +41,8 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The ids of the topics at `start`, as far as the batches before it have read them."""
     control_topic: str = ""
     """Id of the pipeline's control topic; a recreated one has lost the markers of committed batches."""
+    tables: str | None = None
+    """Address of the object store's folder with its tables; None: they are in the home."""
     initial_state: str | None = None
     """Folder next to the plan with the initial state of its tasks (see `initial_state`); None: empty stores."""
 
@@ -54,6 +56,7 @@ def open_plan(
     shards: int,
     lineage: str | None = None,
     control_topic: str = "",
+    tables: str | None = None,
 ) -> CheckpointPlan:
     """The stored plan of the checkpoint, written at its first start; a later start keeps the stored shards.
 
@@ -63,7 +66,7 @@ def open_plan(
     Raises:
         IncompatibleCheckpointError: topology, stores or partitions changed in a way that the state cannot follow.
     """
-    stored = fitting_plan(path, pipeline, fingerprint, partitions, tasks)
+    stored = fitting_plan(path, pipeline, fingerprint, partitions, tasks, tables)
     if stored is not None and stored.fingerprint == fingerprint:
         return stored
     if stored is not None:
@@ -72,6 +75,7 @@ def open_plan(
         plan = CheckpointPlan(
             lineage=lineage or uuid.uuid4().hex[:12],
             control_topic=control_topic,
+            tables=tables,
             query_id=uuid.uuid4().hex[:12],
             fingerprint=fingerprint,
             partitions=partitions,
@@ -104,7 +108,12 @@ def stored_plan(path: Path) -> CheckpointPlan | None:
 
 
 def fitting_plan(
-    path: Path, pipeline: str, fingerprint: dict[str, Any], partitions: dict[str, int], tasks: tuple[int, ...]
+    path: Path,
+    pipeline: str,
+    fingerprint: dict[str, Any],
+    partitions: dict[str, int],
+    tasks: tuple[int, ...],
+    tables: str | None = None,
 ) -> CheckpointPlan | None:
     """The stored plan, if there is one; writes nothing.
 
@@ -114,6 +123,14 @@ def fitting_plan(
     stored = stored_plan(path)
     if stored is None:
         return None
+    if stored.tables != tables:
+        raise IncompatibleCheckpointError(
+            f"The tables of pipeline {pipeline!r} are {_place(stored.tables)}, but the settings say that they are "
+            f"{_place(tables)}: half of its history would be there.",
+            hint=f"tables = '{stored.tables}' in deltaworks.toml"
+            if stored.tables
+            else "leave `tables` (DELTAWORKS_TABLES) unset for this home; a new one may have them in an object store",
+        )
     widths = [
         *_changed("partitions of the source topics", stored.partitions, partitions),
         *_changed("tasks per stage", stored.tasks, tasks),
@@ -126,6 +143,10 @@ def fitting_plan(
             hint=f"{only_widths if changes == widths else ''}deploy the old code again, or {_start_over(path)}",
         )
     return stored
+
+
+def _place(tables: str | None) -> str:
+    return "in the home" if tables is None else f"at {tables}"
 
 
 def _start_over(path: Path) -> str:

@@ -61,6 +61,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     or from Spark's state (caught up), or was rebuilt or new."""
     skipped_transactions: int = 0
     """Number of Kafka transactions that an earlier attempt had committed."""
+    store_requests: dict[str, int] = {}
+    """Requests to the object store with the tables since this driver started, by kind: `PUT`, `GET`, `LIST`, ..."""
     error: str | None = None
     alerts: Alerts = USUAL
     """The thresholds of the pipeline."""

@@ -47,7 +47,11 @@ def fit(settings: Settings, pipeline: Pipeline, plan: Plan) -> Fit:
     held = None if known is None else known.partitions
     checked = topics.check(settings.cluster_of(name), pipeline, plan, begun=known is not None, held=held)
     tasks = plan.tasks(checked.read)
-    return Fit(checked, tasks, checkpoint.fitting_plan(stored, name, plan.fingerprint(), checked.named, tasks))
+    return Fit(
+        checked,
+        tasks,
+        checkpoint.fitting_plan(stored, name, plan.fingerprint(), checked.named, tasks, settings.tables_address),
+    )
 
 
 def preflight(
@@ -65,7 +69,9 @@ def preflight(
         take_over: the pipeline may belong to another home on this Kafka.
 
     Raises:
-        ConfigurationError: there is no such pipeline or launcher, or an option cannot be used.
+        ConfigurationError: there is no such pipeline or launcher, an option cannot be used, or the object store refuses
+            us or does not obey conditions.
+        TransientError: the object store does not answer.
         TopologyError: the topology cannot be built, or its topics are not co-partitioned.
         StackError: Kafka does not answer, or it belongs to another project.
         KafkaTopicError: a topic is missing, or does not fit the pipeline.
@@ -76,6 +82,8 @@ def preflight(
     pipeline = jobs.load(settings, name)
     plan = pipeline.plan()
     _require_kafka(settings, name)
+    if settings.remote is not None:
+        settings.remote.check()
     found, cluster = fit(settings, pipeline, plan), settings.cluster_of(name)
     checked, kept = found.topics, found.kept
     if not take_over:

@@ -15,6 +15,7 @@ from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError
+from deltaworks.files import remove_tree
 from deltaworks.kafka import admin
 from deltaworks.kafka.control_topic import own_topics
 from deltaworks.lakehouse import catalog, cuts
@@ -62,8 +63,8 @@ def start_over(settings: Settings, pipeline: Pipeline) -> Leftovers:
         # What another reader could take for results goes first, and last what says that there is anything to delete.
         admin.delete_topics(settings.cluster_of(pipeline.name), found.topics)
         for table in found.tables:
-            shutil.rmtree(settings.tables / table)
-        shutil.rmtree(cuts.folder(settings.tables, pipeline.name), ignore_errors=True)
+            remove_tree(settings.tables / table, strict=True)
+        remove_tree(cuts.folder(settings.tables, pipeline.name))
         for part in paths.root.iterdir():
             if part not in (paths.lease, paths.fence):
                 shutil.rmtree(part) if part.is_dir() else part.unlink()

@@ -37,6 +37,7 @@ from deltaworks.lakehouse.publish import ownership, publication
 from deltaworks.lakehouse.rewriting import Successors, Unwanted
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas
 from deltaworks.lakehouse.writes import NewFile
+from deltaworks.remote import require_home
 from deltaworks.replay import quiet
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
@@ -80,6 +81,7 @@ def find(settings: Settings, name: str, person: Person) -> Found:
     Raises:
         ConfigurationError: there is no such pipeline, or it has not run here.
     """
+    require_home(settings.remote, "`deltaworks erase`")
     pipeline, paths = _opened(settings, name)
     mine, others = _tables(settings, pipeline, person)
     found = {table.name: rewriting.find(settings.tables / table.name, table.unwanted) for table in mine}
@@ -111,6 +113,7 @@ def erase(
         IncompatibleCheckpointError: the code in jobs/ has another topology than the stream. Nothing has changed.
         TransientError: the disk is full, for instance; the same command completes it.
     """
+    require_home(settings.remote, "`deltaworks erase`")
     pipeline, paths = _opened(settings, name)
     _require_quiet(settings, paths, name)
     done: list[Erasure] = []

@@ -22,7 +22,14 @@ def texts_of(settings: Settings, paths: PipelinePaths) -> Iterator[Path]:
 
 def remaining(settings: Settings, paths: PipelinePaths, person: Person) -> list[str]:
     """Files that still name the person; those of tables were searched when they were rewritten."""
-    others = {settings.kafka, settings.postgres, settings.jars, settings.archives, settings.tables, settings.pipelines}
+    others = {
+        settings.kafka,
+        settings.postgres,
+        settings.jars,
+        settings.archives,
+        settings.local_tables,
+        settings.pipelines,
+    }
     found = (file for file in (*_files(paths.root), *_files(settings.home, others)) if texts.names(file, person))
     return [shown(settings, file) for file in found]
 

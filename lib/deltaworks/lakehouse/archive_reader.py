@@ -24,6 +24,7 @@ from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.archive import FIRST_MS, is_of, is_told, spans_of
 from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.reading import parquet_file
 from deltaworks.lakehouse.schema import archive_schema
 from deltaworks.topology.archives import Archives
 from deltaworks.topology.columns import LAST_MS
@@ -177,7 +178,8 @@ def _first_at(log: DeltaLog, topic: str, partition: int, timestamp_ms: int) -> i
             break
         if layout.partition_of(file.path.relative_to(log.path).as_posix())["date"] < at.date().isoformat():
             continue
-        rows = pq.read_table(file.path, columns=["topic", "offset", "timestamp"], partitioning=None, use_threads=False)
+        with parquet_file(file.path) as opened:
+            rows = opened.read(["topic", "offset", "timestamp"], use_threads=False)
         late = rows.filter(pc.and_(pc.equal(rows["topic"], topic), pc.greater_equal(rows["timestamp"], pa.scalar(at))))
         found = pc.min(late["offset"]).as_py()
         if found is not None:
@@ -246,7 +248,7 @@ def _chunks(path: Path, topic: str, start: int, stop: int) -> Iterator[pa.Table]
         inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, stop))
         return rows.filter(pc.and_(inside, pc.equal(rows["topic"], topic)))
 
-    with pq.ParquetFile(path) as file:
+    with parquet_file(path) as file:
         if file.metadata.num_rows > CHUNK_ROWS:
             offsets = wanted(file.read(["offset", "topic"], use_threads=False))["offset"].combine_chunks()
             if pc.all(pc.less(offsets[:-1], offsets[1:]), min_count=0).as_py():

@@ -20,7 +20,7 @@ from deltaworks.errors import ConfigurationError, TableError
 from deltaworks.lakehouse import cuts, layout, retention, versions
 from deltaworks.lakehouse.cuts import Cut
 from deltaworks.lakehouse.log import DeltaLog
-from deltaworks.lakehouse.reading import dataset
+from deltaworks.lakehouse.reading import dataset, delta_table
 from deltaworks.lakehouse.sandbox import Limits, Sandbox
 from deltaworks.names import PIN
 
@@ -66,7 +66,7 @@ def table(root: Path, name: str) -> TableInfo:
 
 def info_of(log: DeltaLog) -> TableInfo:
     """What the log of a table says about it."""
-    commit = log.path / layout.LOG_FOLDER / f"{log.version:020d}.json"
+    commit = log.path / layout.LOG_FOLDER / versions.file_name(log.version)
     steps = log.steps
     as_of_ms = steps.get(layout.AS_OF_MS)
     return TableInfo(
@@ -76,10 +76,16 @@ def info_of(log: DeltaLog) -> TableInfo:
         sum(entry.rows for entry in log.files.values()),
         len(log.files),
         sum(entry.size_bytes for entry in log.files.values()),
-        datetime.fromtimestamp(commit.stat().st_mtime, UTC) if commit.exists() else None,
+        _written(commit),
         steps.get(layout.ROWS, steps.get(layout.SNAPSHOT)),
         None if as_of_ms is None else datetime.fromtimestamp(as_of_ms / 1000, UTC),
     )
+
+
+def _written(file: Path) -> datetime | None:
+    with suppress(FileNotFoundError):
+        return datetime.fromtimestamp(file.stat().st_mtime, UTC)
+    return None
 
 
 def duckdb_connection(
@@ -220,8 +226,8 @@ def _earlier(path: Path, at: datetime | int) -> DeltaTable:
         then = f"version {at}" if isinstance(at, int) else f"a version at {at.isoformat(' ')}"
         raise ConfigurationError(f"Table '{path.name}' has not got {then}.", hint=_span(log, known))
     try:
-        table = DeltaTable(path, version=found)
-        gone = cuts.missing(table)
+        table = delta_table(path, version=found)
+        gone = cuts.missing(path, table)
     except DeltaError as error:
         raise ConfigurationError(
             f"Version {found} of table '{path.name}' cannot be read any more: {error}.", hint=_span(log, known)

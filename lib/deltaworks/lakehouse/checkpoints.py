@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from deltaworks import files
 from deltaworks.faults import reach
 from deltaworks.lakehouse import layout, versions
+from deltaworks.lakehouse.reading import parquet_file
 
 if TYPE_CHECKING:
     from deltaworks.lakehouse.log import FileEntry
@@ -109,9 +110,10 @@ def write(table: Path, state: State) -> Path:
 def read(parts: Iterable[Path]) -> Iterator[dict[str, Any]]:
     """The actions of a checkpoint, as in a commit; whoever wrote it."""
     for part in parts:
-        names = set(pq.read_schema(part).names)
-        wanted = [*(k for k in _RARE if k in names), *(f"{k}.{f}" for k in _MANY if k in names for f in _MANY[k])]
-        table = pq.ParquetFile(part).read(columns=wanted)
+        with parquet_file(part) as file:
+            names = set(file.schema_arrow.names)
+            wanted = [*(k for k in _RARE if k in names), *(f"{k}.{f}" for k in _MANY if k in names for f in _MANY[k])]
+            table = file.read(columns=wanted)
         for kind in _RARE:
             for action in _there(table, kind).to_pylist():
                 yield {kind: _definition(action) if kind == "metaData" else action}
@@ -124,13 +126,18 @@ def read(parts: Iterable[Path]) -> Iterator[dict[str, Any]]:
 
 def paths(parts: Iterable[Path]) -> set[str]:
     """The files of the table at a checkpoint's version."""
-    found = (_there(pq.ParquetFile(part).read(columns=["add.path"]), "add") for part in parts)
+    found = (_there(_read(part, "add.path"), "add") for part in parts)
     return {unquote(path) for actions in found for path in (actions.field("path").to_pylist() if len(actions) else ())}
 
 
 def has_removed(parts: Iterable[Path]) -> bool:
     """Whether a checkpoint names files that the table had before its version."""
-    return any(len(_there(pq.ParquetFile(part).read(columns=["remove.path"]), "remove")) for part in parts)
+    return any(len(_there(_read(part, "remove.path"), "remove")) for part in parts)
+
+
+def _read(part: Path, column: str) -> pa.Table:
+    with parquet_file(part) as file:
+        return file.read(columns=[column])
 
 
 def _encoded(state: State) -> bytes:

@@ -9,7 +9,6 @@ from deltaworks import files
 from deltaworks.errors import TransientError
 from deltaworks.lakehouse import layout, versions
 from deltaworks.lakehouse.log import DeltaLog
-from deltaworks.lakehouse.retained import link
 
 
 def clone(source: Path, target: Path, version: int | None = None) -> DeltaLog:
@@ -32,12 +31,12 @@ def clone(source: Path, target: Path, version: int | None = None) -> DeltaLog:
     files.make_folder(target / layout.LOG_FOLDER)
     for name in versions.names_up_to(source / layout.LOG_FOLDER, version):
         with suppress(FileNotFoundError):  # an old one, which a checkpoint has replaced
-            link(source / layout.LOG_FOLDER / name, target / layout.LOG_FOLDER / name)
+            files.link(source / layout.LOG_FOLDER / name, target / layout.LOG_FOLDER / name)
     log = DeltaLog(target)
     log.load()
     try:
         for path in log.files:
-            link(source / path, target / path)
+            files.link(source / path, target / path)
     except FileNotFoundError as error:
         raise TransientError(
             f"Table '{source.name}': a file of version {log.version} was replaced and removed while it was cloned.",

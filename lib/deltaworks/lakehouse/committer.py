@@ -321,6 +321,7 @@ class TableCommitter:
         """Waits for work in progress. Data is not lost without it."""
         for table in self.tables.values():
             table.housekeeping.close()
+        self._cuts.close()
         self._background.shutdown()
 
     def committed_batch(self, table: str) -> int | None:

@@ -9,8 +9,10 @@ at its latest version gets some with a batch and some without it. A cut names ve
 ```
 
 A cut is written after the commits that it names. The cuts of an hour are synced when it is over; until then a loss of
-power may take some of them, and the newest one until the next batch. A cut holds for the tables of its query only, so
-tables that were made anew do not match it. How long cuts and their files stay: `retention`.
+power may take some of them, and the newest one until the next batch. In an object store the file of an hour is replaced
+every half a minute; a driver that is killed takes the cuts since then with it, but for the newest. A cut holds for the
+tables of its query only, so tables that were made anew do not match it. How long cuts and their files stay:
+`retention`.
 """
 
 from __future__ import annotations
@@ -19,19 +21,24 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from deltaworks.clock import ticks_s
 from deltaworks.errors import ConfigurationError
 from deltaworks.files import replace_file, sync
 from deltaworks.lakehouse.log import QUERY_PROPERTY
+from deltaworks.lakehouse.reading import delta_table
+from deltaworks.object_path import ObjectPath
 
 FORMAT = 1
 FOLDER = "_cuts"
 _LATEST = "latest.json"
 _HOUR = "%Y-%m-%dT%H.jsonl"
+_EVERY_S = 30.0
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,16 +71,42 @@ class CutWriter:
     def __init__(self, root: Path, pipeline: str) -> None:
         self._folder = folder(root, pipeline)
         self._hour = ""
+        self._lines: list[bytes] = []
+        """The cuts of the hour that are in an object store, which cannot append to a file, or will be there soon."""
+        self._stored, self._stored_s = 0, 0.0
+        """How many of them are there, and since when."""
 
     def write(self, cut: Cut) -> None:
-        line = msgspec.json.encode(cut)
-        replace_file(self._folder / _LATEST, line)
-        if (hour := cut.at.strftime(_HOUR)) != self._hour:
+        line = msgspec.json.encode(cut) + b"\n"
+        replace_file(self._folder / _LATEST, line[:-1])
+        hour = cut.at.strftime(_HOUR)
+        if isinstance(self._folder, ObjectPath):
+            self._keep(hour, line)
+            return
+        if hour != self._hour:
             if (over := self._folder / self._hour).is_file():
                 sync([over])
             self._hour = hour
         with (self._folder / hour).open("ab") as file:
-            file.write(line + b"\n")
+            file.write(line)
+
+    def close(self) -> None:
+        """Makes sure that all cuts are where readers look for earlier ones."""
+        if self._stored < len(self._lines):
+            replace_file(self._folder / self._hour, b"".join(self._lines))
+            self._stored, self._stored_s = len(self._lines), ticks_s()
+
+    def _keep(self, hour: str, line: bytes) -> None:
+        if hour != self._hour:
+            self.close()
+            try:
+                there = (self._folder / hour).read_bytes().splitlines(keepends=True)
+            except FileNotFoundError:
+                there = []
+            self._hour, self._lines, self._stored = hour, there, len(there)
+        self._lines.append(line)
+        if ticks_s() >= self._stored_s + _EVERY_S:
+            self.close()
 
 
 def folder(root: Path, pipeline: str) -> Path:
@@ -152,7 +185,7 @@ def last_in(file: Path) -> Cut | None:
 def opened(root: Path, cut: Cut, name: str) -> DeltaTable | None:
     """A table as the cut says; None: that version, or the whole table, is gone, or the table was made anew since."""
     with suppress(DeltaError):
-        table = DeltaTable(root / name, version=cut.tables[name])
+        table = delta_table(root / name, version=cut.tables[name])
         if _is_of(table, cut):
             return table
     return None
@@ -165,7 +198,7 @@ def readable(root: Path, cut: Cut, name: str) -> DeltaTable:
         ConfigurationError: it was made anew since, or its log or files of then are gone.
     """
     table = opened(root, cut, name)
-    gone = [] if table is None else missing(table)
+    gone = [] if table is None else missing(root / name, table)
     if table is None or gone:
         why = _why_not_opened(root, cut, name) if table is None else f"{len(gone)} of its files are gone"
         raise ConfigurationError(
@@ -178,7 +211,7 @@ def readable(root: Path, cut: Cut, name: str) -> DeltaTable:
 
 def _why_not_opened(root: Path, cut: Cut, name: str) -> str:
     with suppress(DeltaError):
-        if _is_of(DeltaTable(root / name), cut):
+        if _is_of(delta_table(root / name), cut):
             return f"version {cut.tables[name]} is gone from its log"
         return "it was made anew since"
     return "it is not there any more"
@@ -189,8 +222,11 @@ def _is_of(table: DeltaTable, cut: Cut) -> bool:
     return bool(table.metadata().configuration.get(QUERY_PROPERTY) == cut.query)
 
 
-def missing(table: DeltaTable) -> list[str]:
-    """The files of a table that are not there any more."""
+def missing(path: Path, table: DeltaTable) -> list[str]:
+    """The files of a table in a folder that are not there any more."""
+    if isinstance(path, ObjectPath):
+        there = {file.key for file, _ in path.files()}
+        return [file for file in table.file_uris() if ObjectPath(unquote(file)).key not in there]
     return [file for file in table.file_uris() if not Path(file.removeprefix("file://")).exists()]
 
 

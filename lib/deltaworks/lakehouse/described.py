@@ -20,6 +20,7 @@ from deltaworks.lakehouse import catalog, cuts, descriptions
 from deltaworks.lakehouse.catalog import TableInfo
 from deltaworks.lakehouse.cuts import Cut
 from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.reading import options
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.names import hint_of
 
@@ -108,13 +109,14 @@ class Definition:
             properties: further ones, Delta's own.
         """
         DeltaTable.create(
-            root / self.name,
+            str(root / self.name),
             schema=Schema.from_arrow(self.columns),
             mode="overwrite" if instead else "ignore",
             description=self.description,
             partition_by=list(self.partitioned_by),
             configuration={**self.properties, **properties},
             raise_if_key_not_exists=False,
+            storage_options=options(root / self.name),
         )
 
     def is_that_of(self, table: DeltaTable) -> bool:

@@ -103,7 +103,6 @@ class Housekeeping:
         now_ms = cautious_ms()
         shown_ms = now_ms if self.shown_ms is None else min(now_ms, self.shown_ms)
         self._kept.expire(now_ms)
-        self._trash.expire(now_ms - self._keep_trash_ms)
         if self._surveying is not None and self._surveying.done():
             found, self._surveying = self._surveying.result(), None
             if found is not None:
@@ -116,6 +115,7 @@ class Housekeeping:
             self._log.expire(self._survey.cutoff_ms, self._survey.kept, limit=_EXPIRE_AT_ONCE)
         if self._surveying is None and now_ms >= self._surveys_at_ms:
             self._surveys_at_ms = now_ms + min(_SURVEY_MS, self._keep_ms // 10)
+            self._trash.expire(now_ms - self._keep_trash_ms)
             self._surveying = self._background.submit(self._old.survey, shown_ms - self._keep_ms, now_ms, self._survey)
 
     def _full_group(self) -> list[str] | None:

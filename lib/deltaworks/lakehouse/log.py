@@ -30,7 +30,7 @@ from deltalake import DeltaTable, Schema
 from deltaworks import files
 from deltaworks.clock import wall_ms
 from deltaworks.errors import FencedError, TableError, TransientError
-from deltaworks.lakehouse import checkpoints, descriptions, foreign, layout, versions
+from deltaworks.lakehouse import checkpoints, descriptions, foreign, layout, reading, versions
 from deltaworks.lakehouse.checkpoints import State
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.trash import Trash
@@ -257,7 +257,7 @@ class DeltaLog:
                 problems.append(f"the checkpoint of version {start} cannot be read ({error})")
                 continue
             self.version = start
-            self.catch_up(up_to)
+            self.catch_up(up_to, versions.ahead(self._folder, [number for number in there if number > start]))
             if there and max(there) > self.version + (self.torn is not None):
                 problems.append(f"version {self.version + 1} is missing")
             elif self.version < 0 and self.torn is None and versions.has_checkpoint(self._folder):
@@ -270,8 +270,12 @@ class DeltaLog:
             "again: deltaworks replay <pipeline> --hand-over",
         )
 
-    def catch_up(self, up_to: int | None = None) -> list[Version]:
+    def catch_up(self, up_to: int | None = None, ahead: Mapping[int, bytes] | None = None) -> list[Version]:
         """Applies and returns the commits that others have made since; ignores a last one that is not whole.
+
+        Args:
+            up_to: a version; None: all.
+            ahead: contents of versions that were read already.
 
         Raises:
             TableError: a version is not whole, but later ones follow; or another engine wrote it.
@@ -279,8 +283,12 @@ class DeltaLog:
         found = []
         while up_to is None or self.version < up_to:
             number = self.version + 1
+            data = None if ahead is None else ahead.get(number)
             try:
-                version = versions.read(self._folder, number)
+                if data is None:
+                    version = versions.read(self._folder, number)
+                else:
+                    version = versions.decoded(self._folder, number, data)
             except TornError as error:
                 if error.foreign or any(later > number for later in versions.numbers(self._folder)):
                     raise TableError(
@@ -345,7 +353,7 @@ class DeltaLog:
         self._check_fence()
         self.check_files(commit.added)
         now_ms = wall_ms()
-        log = files.LocalFiles(self._folder)
+        log = files.files_in(self._folder)
         while True:
             lines = self._lines(commit, now_ms)
             data = b"\n".join(msgspec.json.encode(line) for line in lines) + b"\n"
@@ -357,15 +365,12 @@ class DeltaLog:
 
     def check_files(self, added: Iterable[NewFile]) -> None:
         """Raises `TransientError` if a file is missing, or has another size than when it was written."""
-        for new in added:
-            try:
-                size = (self.path / new.path).stat().st_size
-            except FileNotFoundError:
-                size = -1
+        wanted = list(added)
+        for new, size in zip(wanted, files.sizes([self.path / new.path for new in wanted]), strict=True):
             if size != new.size_bytes:
                 self.catch_up()
                 self._check_fence()  # a newer generation removes files of older ones
-                there = "gone" if size < 0 else f"of {size} bytes instead of {new.size_bytes}"
+                there = "gone" if size is None else f"of {size} bytes instead of {new.size_bytes}"
                 raise TransientError(
                     f"{new.path}, which was written for the Delta table at {self.path}, is {there}.",
                     hint="the batch runs again; did somebody VACUUM with a retention of 0 hours?",
@@ -426,23 +431,17 @@ class DeltaLog:
         Returns:
             How many still existed.
         """
-        deleted = 0
+        found = []
         while self.tombstones and self.tombstones[0][0] < older_than_ms and limit > 0:
             _, path = self.tombstones.popleft()
             limit -= 1
             if path not in kept:
-                deleted += self.delete([path])
-        return deleted
+                found.append(path)
+        return self.delete(found)
 
     def delete(self, paths: Iterable[str]) -> int:
-        """Deletes files unless they are part of the table again; returns how many existed."""
-        deleted = 0
-        for path in paths:
-            if path not in self.files:
-                with suppress(FileNotFoundError):
-                    (self.path / path).unlink()
-                    deleted += 1
-        return deleted
+        """Deletes files unless they are part of the table again; returns how many existed, as far as that is known."""
+        return files.delete([self.path / path for path in paths if path not in self.files])
 
     def _check_fence(self) -> None:
         if self._fence is None:
@@ -463,7 +462,7 @@ class DeltaLog:
     def _create_table(self, schema: TableSchema, query_id: str, properties: Mapping[str, str]) -> None:
         files.make_folder(self.path)
         DeltaTable.create(
-            self.path,
+            str(self.path),
             schema=Schema.from_arrow(schema.commented),
             description=schema.description,
             partition_by=list(schema.partition_by),
@@ -475,6 +474,7 @@ class DeltaLog:
                 **descriptions.properties_of(schema),
             },
             raise_if_key_not_exists=False,
+            storage_options=reading.options(self.path),
         )
         files.sync([self._folder / versions.file_name(0)])
         files.sync_folder(self.path)

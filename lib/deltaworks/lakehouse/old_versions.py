@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,13 +18,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from deltaworks import files
 from deltaworks.clock import wall_ms
 from deltaworks.errors import DeltaworksError, TableError
 from deltaworks.lakehouse import checkpoints, layout, versions
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.retention import KeptCuts
+from deltaworks.object_path import ObjectPath
 
 _log = logging.getLogger(__name__)
+_CLOCKS_DIFFER_S = 15 * 60
+"""An object store refuses requests of machines whose clock differs from its own by more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,14 +166,13 @@ class OldVersions:
 
 def strays_in(table: Path, tag: str, before_s: float = math.inf) -> set[str]:
     """Files of a table that attempts of a query wrote before a time (s), whether a version names them or not."""
+    if isinstance(table, ObjectPath):
+        before_s -= _CLOCKS_DIFFER_S
     found = set()
-    for folder, inner, names in os.walk(table):
-        inner[:] = [name for name in inner if not name.startswith("_")]
-        for name in names:
-            written = layout.batch_of(name)
-            path = Path(folder, name)
-            if written is not None and written[1] == tag and path.stat().st_mtime < before_s:
-                found.add(path.relative_to(table).as_posix())
+    for path, about in files.walk(table, skip=("_",)):
+        written = layout.batch_of(path.name)
+        if written is not None and written[1] == tag and about.st_mtime < before_s:
+            found.add(path.relative_to(table).as_posix())
     return found
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from deltaworks.errors import TableError
-from deltaworks.files import replace_file
+from deltaworks.files import local_side, replace_file
 from deltaworks.lakehouse import layout
 
 _IDENTITY_BYTES, _HEADER_BYTES = 16, 4
@@ -132,7 +132,7 @@ class Driver:
 
 def open_for(table: Path, tag: str) -> Driver:
     """Makes the folder of a driver that opens a table, and drops those of earlier drivers."""
-    root = table / layout.CONTROL_FOLDER
+    root = local_side(table) / layout.CONTROL_FOLDER
     root.mkdir(parents=True, exist_ok=True)
     for path in root.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -148,7 +148,7 @@ def driver_of(table: Path) -> Driver:
     Raises:
         TableError: no driver has.
     """
-    root = table / layout.CONTROL_FOLDER
+    root = local_side(table) / layout.CONTROL_FOLDER
     try:
         tag, name = (root / _DRIVER).read_text().split()
         return Driver(tag, root / name)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltaworks import files
+from deltaworks.lakehouse.reading import parquet_file
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
@@ -39,14 +40,7 @@ def write(
         rows = rows.replace_schema_metadata({_ORIGINS: json.dumps([list(run) for run in origins])})
     pq.write_table(rows, buffer, compression="zstd", use_dictionary=texts, column_encoding=_encodings(schema))
     data = buffer.getvalue()
-    target = root / schema.name / path
-    try:
-        file = target.open("xb")
-    except FileNotFoundError:
-        files.make_folder(target.parent)
-        file = target.open("xb")
-    with file:
-        file.write(data)
+    files.write_new(root / schema.name / path, data)
     return NewFile(path, data.size, rows.num_rows, statistics(rows, schema.statistics))
 
 
@@ -68,12 +62,14 @@ def read(root: Path, schema: TableSchema, path: str, columns: Sequence[str] | No
 
 def count(root: Path, schema: TableSchema, path: str) -> int:
     """The number of rows of a file, according to its footer."""
-    return int(pq.read_metadata(root / schema.name / path).num_rows)
+    with parquet_file(root / schema.name / path) as file:
+        return int(file.metadata.num_rows)
 
 
 def origins(root: Path, schema: TableSchema, path: str) -> list[tuple[int, int]] | None:
     """The batches that wrote a file's rows, according to its footer; None: it does not say."""
-    found = (pq.read_metadata(root / schema.name / path).metadata or {}).get(_ORIGINS)
+    with parquet_file(root / schema.name / path) as file:
+        found = (file.metadata.metadata or {}).get(_ORIGINS)
     return None if found is None else [(batch, rows) for batch, rows in json.loads(found)]
 
 

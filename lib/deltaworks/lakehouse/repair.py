@@ -16,7 +16,6 @@ from deltaworks import files
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.log import Commit, DeltaLog
-from deltaworks.lakehouse.retained import link
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.versions import Version
 from deltaworks.lakehouse.writes import NewFile
@@ -109,7 +108,7 @@ def repair(root: Path, name: str, generation: int) -> Repair:
             found = trash.find(file.path, file.size_bytes)
             assert found is not None
             path.unlink(missing_ok=True)
-            link(found, path)
+            files.link(found, path)
     files.sync([log.path / file.path for file in wanted.added])
     told = [f"{version.number} {version.info.get('operation')}" for version in wanted.foreign]
     log.commit(

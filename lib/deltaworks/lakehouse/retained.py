@@ -7,8 +7,6 @@ has to be remembered.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -40,7 +38,7 @@ class RetainedFiles:
         name = f"{now_ms:016d}-{number}-{run_id}"
         made = []
         for path in paths:
-            link(self._table / path, self._of(name) / path)
+            files.link(self._table / path, self._of(name) / path)
             made.append(self._of(name) / path)
         files.sync(made)
         if name not in self._names:
@@ -55,7 +53,7 @@ class RetainedFiles:
         """Puts files back where the table had them."""
         made = [path for path in paths if not (self._table / path).exists()]
         for path in made:
-            link(self._of(name) / path, self._table / path)
+            files.link(self._of(name) / path, self._table / path)
         files.sync([self._table / path for path in made])
 
     def path(self, name: str, path: str) -> str:
@@ -64,7 +62,7 @@ class RetainedFiles:
 
     def forget(self, name: str) -> None:
         """Drops files that nobody wants back."""
-        shutil.rmtree(self._of(name), ignore_errors=True)
+        files.remove_tree(self._of(name))
         self._names = [other for other in self._names if other != name]
 
     def _of(self, name: str) -> Path:
@@ -74,14 +72,3 @@ class RetainedFiles:
         """Drops what is too old to be rolled back."""
         while self._names and int(self._names[0].partition("-")[0]) + self._keep_ms < now_ms:
             self.forget(self._names[0])
-
-
-def link(source: Path, target: Path) -> None:
-    """Gives a second name to a file that never changes; makes a copy if a link is impossible, as on another disk."""
-    files.make_folder(target.parent)
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        shutil.copyfile(source, target)

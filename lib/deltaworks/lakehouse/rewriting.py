@@ -35,7 +35,6 @@ from deltaworks.faults import reach
 from deltaworks.lakehouse import checkpoints, layout, parquet, row_origins, versions
 from deltaworks.lakehouse.checkpoints import State
 from deltaworks.lakehouse.log import Commit, DeltaLog, FileEntry
-from deltaworks.lakehouse.retained import link
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
@@ -225,7 +224,7 @@ def _write(table: Path, schema: TableSchema | None, file: _File, id: str) -> New
         pq.write_table(left, targets[0], compression="zstd")
         written = NewFile(relative, targets[0].stat().st_size, left.num_rows, _statistics(left, None))
     for target in targets[1:]:
-        link(targets[0], target)
+        files.link(targets[0], target)
     files.sync(targets)
     return msgspec.structs.replace(written, path=path)
 
@@ -286,7 +285,7 @@ def _make_log(table: Path, aside: Path, renamed: Mapping[str, NewFile], unwanted
 def _put(source: Path, target: Path, data: bytes | None) -> None:
     """Writes a file of the log with the time of the old one; without data, the old one itself."""
     if data is None:
-        link(source, target)
+        files.link(source, target)
         return
     files.replace_file(target, data, durable=True)
     found = source.stat()
@@ -359,7 +358,7 @@ def _bring_later(old: Path, new: Path) -> None:
     known = versions.numbers(new)
     for number in versions.numbers(old):
         if number > max(known, default=-1):
-            link(old / versions.file_name(number), new / versions.file_name(number))
+            files.link(old / versions.file_name(number), new / versions.file_name(number))
             files.sync_folder(new)
 
 

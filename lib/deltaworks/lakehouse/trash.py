@@ -10,13 +10,11 @@ it. Readers, VACUUM and listings of the table ignore folders whose names begin w
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from deltaworks.files import LocalFiles, make_folder, sync_folder
+from deltaworks.files import files_in, link, make_folder, remove_tree, sync_folder
 from deltaworks.lakehouse import layout
-from deltaworks.lakehouse.retained import link
 
 
 class Trash:
@@ -44,9 +42,9 @@ class Trash:
 
     def put_version(self, name: str, now_ms: int) -> None:
         """Moves a file of the log to the trash, durably."""
-        log = LocalFiles(self._table / layout.LOG_FOLDER)
+        log = files_in(self._table / layout.LOG_FOLDER)
         if (found := log.get(name)) is not None:
-            LocalFiles(self._folder).put_if_absent(f"{now_ms:016d}/{layout.LOG_FOLDER}/{name}", found.data)
+            files_in(self._folder).put_if_absent(f"{now_ms:016d}/{layout.LOG_FOLDER}/{name}", found.data)
             log.delete(name)
 
     def keep(self, paths: Iterable[str], now_ms: int) -> None:
@@ -71,7 +69,7 @@ class Trash:
         for name in _names(self._folder):
             if not name.isdigit() or int(name) >= older_than_ms:
                 break
-            shutil.rmtree(self._folder / name, ignore_errors=True)
+            remove_tree(self._folder / name)
 
 
 def _names(folder: Path) -> list[str]:

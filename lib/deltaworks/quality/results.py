@@ -33,6 +33,7 @@ from deltalake.exceptions import (
 from deltaworks.catalogue.quality_tables import FAILURES, RESULTS
 from deltaworks.errors import TableError, TransientError
 from deltaworks.lakehouse.described import Definition
+from deltaworks.lakehouse.reading import delta_table, options
 from deltaworks.quality.verdict import Verdict
 
 _ATTEMPTS = 20
@@ -94,10 +95,10 @@ def _append(root: Path, table: Definition, cells: Sequence[dict[str, object]]) -
     path, rows = root / table.name, pa.Table.from_pylist(cells, schema=table.columns)
     for attempt in range(_ATTEMPTS):
         try:
-            if not DeltaTable.is_deltatable(str(path)):
+            if not DeltaTable.is_deltatable(str(path), storage_options=options(path)):
                 table.create(root)
             if len(rows):
-                write_deltalake(path, rows, mode="append")
+                write_deltalake(str(path), rows, mode="append", storage_options=options(path))
             break
         except (DeltaProtocolError, SchemaMismatchError) as error:
             raise TableError(
@@ -117,7 +118,7 @@ def _append(root: Path, table: Definition, cells: Sequence[dict[str, object]]) -
 def _keep_in_order(path: Path) -> None:
     """Compacts small files; another writer may do so at the same moment and be first."""
     with suppress(CommitFailedError, TableNotFoundError):
-        table = DeltaTable(path)
+        table = delta_table(path)
         if len(table.file_uris()) > _TOO_MANY_FILES:
             table.optimize.compact()
             table.vacuum(dry_run=False)

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from deltalake import DeltaTable
 
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import QUERY_PROPERTY, DeltaLog
-from deltaworks.lakehouse.reading import dataset
+from deltaworks.lakehouse.reading import dataset, delta_table
 from deltaworks.lakehouse.schema import Role, TableSchema
 
 
@@ -67,7 +66,7 @@ def _open(path: Path, schema: TableSchema, last_batch: int | None) -> TableSnaps
     log = DeltaLog(path)
     log.load()
     version = log.version if last_batch is None else _version_at(path, log.version, last_batch)
-    table = DeltaTable(path, version=version)
+    table = delta_table(path, version)
     owner = table.metadata().configuration.get(QUERY_PROPERTY)
     known = {app: table.transaction_version(app) for app in log.transactions if layout.query_of(app) == owner}
     steps = [(layout.step_of(app), number) for app, number in known.items() if number is not None]

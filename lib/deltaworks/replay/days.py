@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
-from deltalake import DeltaTable
 
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.reading import dataset
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
 from deltaworks.replay.model import ReplayPlan, begin_of, day_of
 from deltaworks.replay.plan import DAY_MS
@@ -179,7 +179,7 @@ def _opened(roots: Collection[Path], sessions: Collection[str]) -> Iterator[tupl
     found = [(root, name) for root in roots for name in sessions if (root / name / layout.LOG_FOLDER).is_dir()]
     with duckdb.connect() as connection:
         for number, (root, name) in enumerate(found):
-            connection.register(f"t{number}", DeltaTable(root / name).to_pyarrow_dataset())
+            connection.register(f"t{number}", dataset(root / name))
         yield connection, len(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -19,6 +19,7 @@ from deltaworks.control.intents import Intent
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter
 from deltaworks.kafka.ranges import Offsets
+from deltaworks.object_path import take_requests
 from deltaworks.runtime.messages import TaskResult
 from deltaworks.topology.alerts import USUAL, Alerts
 
@@ -103,6 +104,7 @@ class _Totals:
     dead_letters: int = 0
     skipped_transactions: int = 0
     openings: dict[str, int] = field(default_factory=dict)
+    requests: Counter[str] = field(default_factory=Counter)
     stream_time_ms: dict[str, int] = field(default_factory=dict)
     state_entries: dict[str, int] = field(default_factory=dict)
     next_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -124,6 +126,7 @@ class _Totals:
         self.stream_time_ms[name] = counts.stream_time_ms
         self.state_entries[name] = counts.state_entries
         self.next_ticks_ms[name] = counts.next_tick_ms
+        self.requests.update(counts.requests)
 
 
 class Health:
@@ -229,6 +232,7 @@ class Health:
             FencedError: a newer generation has written the heartbeat.
         """
         totals = self._totals
+        totals.requests.update(take_requests())
         lag = {
             topic: {p: max(0, end - totals.next_offsets.get(topic, {}).get(p, 0)) for p, end in parts.items()}
             for topic, parts in self._ends.items()
@@ -256,6 +260,7 @@ class Health:
                 state_entries=sum(totals.state_entries.values()),
                 store_openings=totals.openings,
                 skipped_transactions=totals.skipped_transactions,
+                store_requests=dict(totals.requests),
             )
             self._paths.root.mkdir(parents=True, exist_ok=True)
             with fence.held(self._paths.fence, self._generation, self._name):

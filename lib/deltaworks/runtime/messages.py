@@ -83,6 +83,8 @@ class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
     next_tick_ms: int | None
     """When the task has something to do without records, on the wall clock."""
     sizes: list[ReadSize] = []
+    requests: dict[str, int] = {}
+    """Requests of its process to an object store since the last result of one of its tasks, by kind."""
 
 
 class TaskResult(msgspec.Struct, frozen=True, array_like=True):

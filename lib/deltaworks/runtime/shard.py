@@ -18,6 +18,7 @@ from deltaworks.faults import reach
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.kernel.task import TaskMetrics
+from deltaworks.object_path import take_requests
 from deltaworks.runtime import messages
 from deltaworks.runtime.messages import BatchHeader, ReadSize, Row, TaskCounts, TaskResult
 from deltaworks.runtime.state import changelog
@@ -244,6 +245,7 @@ class _TaskRun:
             state_entries=hosted.local.entry_count(),
             next_tick_ms=self._kernel.next_tick_ms(),
             sizes=self._sizes,
+            requests=take_requests(),
         )
         recovery, skipped = self._recovery.value, hosted.collector.skipping
         return TaskResult(*self._task, self._ranges, counts, self._writes, recovery, skipped)

@@ -70,7 +70,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     fence: str
     """Path of the fence; a task of an older generation writes nothing."""
     local_root: str
-    tables_root: str
+    tables_root: Path
+    """Folder of all tables."""
     tasks: tuple[int, ...]
     """Number of tasks per stage."""
     exchange_partitions: dict[str, int]
@@ -157,7 +158,7 @@ class KafkaClients:
             plan: names the other topics that are written, as far as they are not computed.
         """
         written = {*plan.sink_topics, *((pipeline.dead_letters.topic,) if pipeline.dead_letters.topic else ())}
-        history = History(config.bootstrap, Path(config.tables_root), Archives.of(plan))
+        history = History(config.bootstrap, config.tables_root, Archives.of(plan))
         return cls(config, pipeline.name, TopicLimits(config.bootstrap, written), history)
 
     def reader(self) -> Reader:
@@ -305,7 +306,7 @@ class Worker:
         collector = TaskCollector(
             self.pipeline,
             self.plan,
-            Path(config.tables_root),
+            config.tables_root,
             stage,
             task,
             partial(self.clients.sink, stage, task),

@@ -118,7 +118,12 @@ class Beginning:
         tasks = self.plan.tasks(self.topics.read)
         name, bootstrap = self.pipeline.name, self.settings.cluster_of(self.pipeline.name)
         known = checkpoints.fitting_plan(
-            self.paths.current.plan, name, self.plan.fingerprint(), self.topics.named, tasks
+            self.paths.current.plan,
+            name,
+            self.plan.fingerprint(),
+            self.topics.named,
+            tasks,
+            self.settings.tables_address,
         )
         control_topic.prepare(bootstrap, name, tasks)
         if known is not None:  # an old copy of this home must not fence the one that runs
@@ -133,7 +138,7 @@ class Beginning:
         topic_id = admin.topic_ids(admin.admin(bootstrap), [control_topic.control_topic(name)]).popitem()[1]
         checkpoint = checkpoints.open_plan(
             self.paths.current.plan, name, self.plan.fingerprint(), self.topics.named, tasks, self.settings.cores,
-            lineage=identity, control_topic=topic_id,
+            lineage=identity, control_topic=topic_id, tables=self.settings.tables_address,
         )  # fmt: skip
         intents = Intents(LocalFiles(self.paths.current.intents))
         committer = table_commands.opened(self.settings, self.pipeline, self.plan, checkpoint.query_id, self.generation)

@@ -119,6 +119,7 @@ def make_checkpoint(
         partitions=partitions,
         tasks=tasks,
         shards=shards,
+        tables=before.tables,
         first_batch=last_batch + 1,
         start=offsets,
         topics=dict(batches.topics_read(batches.read(paths.batches)).ids),

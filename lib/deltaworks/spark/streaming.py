@@ -296,7 +296,7 @@ class StreamDriver:
             generation=self._generation,
             fence=str(self._paths.fence),
             local_root=str(self._paths.current.local),
-            tables_root=str(self._settings.tables),
+            tables_root=self._settings.tables,
             tasks=checkpoint.tasks,
             exchange_partitions=self._plan.exchange_partitions(self._topics.read),
             transaction_timeout_ms=admin.transaction_timeout_ms(self._cluster),

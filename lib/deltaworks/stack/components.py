@@ -22,16 +22,16 @@ class Software(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     version: str
     image: str
     settings: dict[str, str] = {}
-    """Its configuration as environment variables; `$names` depend on where it runs."""
+    """Its configuration: environment variables or options; `$names` depend on where it runs."""
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A process around the pipelines, or a step that other components need first."""
 
     name: str
-    software: Literal["kafka", "postgres", "airflow", "deltaworks"]
+    software: Literal["kafka", "postgres", "airflow", "seaweedfs", "deltaworks"]
     command: tuple[str, ...]
-    ready: Literal["admin", "login", "http", "heartbeat", "answers", "sql", "exit"]
+    ready: Literal["admin", "login", "http", "heartbeat", "answers", "sql", "s3", "exit"]
     """How to check that others can use it."""
     ready_timeout_s: float
     stop_signal: Literal["SIGTERM", "SIGINT"]

@@ -21,7 +21,7 @@ from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.files import alone
 from deltaworks.names import FILE
 from deltaworks.settings import Settings
-from deltaworks.stack import airflow, ports, runner
+from deltaworks.stack import airflow, ports, runner, seaweedfs
 from deltaworks.stack.components import Component, Report
 from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.native import NativeHost
@@ -58,6 +58,8 @@ class Stack:
     """The login for Airflow, if it is among them."""
     sql: Credentials | None
     """The login for the SQL server, if it is among them."""
+    s3: Credentials | None
+    """The keys for the object store, if it is among them."""
     seconds: float
     """Duration of the call."""
 
@@ -119,6 +121,7 @@ def up(
         new = [component for component in chosen if component.name not in before]
         login = airflow.credentials(settings) if any(c.software == "airflow" for c in chosen) else None
         reader = sql.credentials(settings) if any(c.ready == "sql" for c in chosen) else None
+        keys = seaweedfs.credentials(settings) if any(c.ready == "s3" for c in chosen) else None
         try:
             _prepare(host, new, report)
             if new:
@@ -140,6 +143,7 @@ def up(
         },
         credentials=login,
         sql=reader,
+        s3=keys,
         seconds=clock.ticks_s() - begin,
     )
 
@@ -164,6 +168,7 @@ def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bo
     with alone(settings.home):
         stopped = _stop_all(settings, report)
         stopped += _stop_all(settings, report)  # what Airflow has brought back before it was stopped itself
+        seaweedfs.tidy(settings)
         shutil.rmtree(settings.temporary, ignore_errors=True)
         shutil.rmtree(settings.run, ignore_errors=True)
         if delete_data:

@@ -1,6 +1,6 @@
 """Answers the questions of the runner and `up` about each component on this machine, with one `match` per question.
 
-The answers are in `kafka.py`, `postgres.py`, `airflow.py` and `sql`.
+The answers are in `kafka.py`, `postgres.py`, `airflow.py`, `seaweedfs.py` and `sql`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _VARIABLES = {
     "postgres_port": "DELTAWORKS_POSTGRES_PORT=<port>",
     "airflow_port": "DELTAWORKS_AIRFLOW_PORT=<port>",
     "sql_port": "DELTAWORKS_SQL_PORT=<port>",
+    "s3_port": "DELTAWORKS_S3_PORT=<port>",
 }
 
 
@@ -42,6 +43,8 @@ class Launch:
     environment: Mapping[str, str]
     user: str | None = None
     """The user to run as; None: our own."""
+    folder: Path = Path("/")
+    """Its working directory."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,12 @@ class NativeHost:
         for name, port in zip(component.ports, self.ports(component), strict=True):
             who = "Kafka's controller" if name == "controller_port" else component.name
             ports.require_free(port, who, f"stop it, or choose another port with {_VARIABLES[name]}", patience_s=2.0)
+        if component.software == "seaweedfs":
+            from deltaworks.stack import seaweedfs
+
+            for option, port in seaweedfs.inner_ports(self.settings).items():
+                hint = "stop it, or choose other ports with DELTAWORKS_S3_PORT=<the first of them>"
+                ports.require_free(port, f"{component.name} ({option})", hint, patience_s=2.0)
 
     def prepare(self, component: Component, report: Report) -> None:
         """Makes the lasting files of a component: data folder, secrets, configuration."""
@@ -102,6 +111,10 @@ class NativeHost:
                 from deltaworks.stack import postgres
 
                 postgres.prepare(self.settings, report)
+            case "seaweedfs":
+                from deltaworks.stack import seaweedfs
+
+                seaweedfs.prepare(self.settings, report)
             case "deltaworks" if component.ready == "sql":
                 from deltaworks.stack.sql import server
 
@@ -126,6 +139,14 @@ class NativeHost:
                     command=postgres.command(self.settings, self.components.software["postgres"]),
                     environment=postgres.environment(),
                     user=postgres.server_user(),
+                )
+            case "seaweedfs":
+                from deltaworks.stack import seaweedfs
+
+                return Launch(
+                    command=seaweedfs.command(self.settings, self.components.software["seaweedfs"]),
+                    environment=seaweedfs.environment(self.settings),
+                    folder=self.settings.s3,
                 )
             case "airflow":
                 from deltaworks.stack import airflow
@@ -175,6 +196,10 @@ class NativeHost:
                 from deltaworks.stack.sql import client as sql_client
 
                 return sql_client.answers(self.settings)
+            case "s3":
+                from deltaworks.stack import seaweedfs
+
+                return seaweedfs.answers(self.settings, self.components.software["seaweedfs"])
             case "exit":
                 return False
             case _:

@@ -186,7 +186,7 @@ class Runner:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd="/",
+                cwd=launch.folder,
                 env=dict(launch.environment),
                 start_new_session=True,
             )

@@ -135,6 +135,7 @@ class OrdersUnderKills:
             "DELTAWORKS_BOOTSTRAP": self.settings.bootstrap,
             "DELTAWORKS_FAULT_HOOK": HOOK,
             "DELTAWORKS_DRIVER_MEMORY": self.settings.driver_memory,
+            "DELTAWORKS_TABLES": self.settings.tables_address or "",
             "PYTHONPATH": self.settings.joined_python_path,
             VARIABLE: str(self._faults),
         }

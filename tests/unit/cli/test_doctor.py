@@ -60,7 +60,18 @@ def test_all_is_well(clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
     assert {check.outcome for check in found.values()} == {"ok"}
     assert list(found) == [
-        *("settings", "pipelines", "home", "Java", "Spark", "Kafka", "transactions", "registry", "supervisor"),
+        *(
+            "settings",
+            "pipelines",
+            "home",
+            "tables",
+            "Java",
+            "Spark",
+            "Kafka",
+            "transactions",
+            "registry",
+            "supervisor",
+        ),
     ]
     assert found["pipelines"].found == "orders"
     assert found["Java"].found == "17 in /java"

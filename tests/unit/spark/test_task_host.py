@@ -39,7 +39,8 @@ def host(**options: Any) -> TaskHost:
     builder.stream("in", key=str, value=str).to("out")
     routes = Routes.of(builder.build(), (1,), 1)
     config = HostConfig(
-        pipeline=b"", bootstrap="", query_id="run", generation=1, fence="", local_root="", tables_root="", tasks=(1,),
+        pipeline=b"", bootstrap="", query_id="run", generation=1, fence="", local_root="",
+        tables_root=Path(), tasks=(1,),
         exchange_partitions={}, **options,
     )  # fmt: skip
     return TaskHost(config, routes.operators[0], routes.by_task())

@@ -32,7 +32,8 @@ def test_a_component_comes_with_what_it_needs_in_the_order_of_starting() -> None
         "airflow-scheduler",
     ]
     assert [c.name for c in components.chosen(["sql"])] == ["sql"]
-    assert components.chosen(None) == [c for c in components.by_name.values() if c.name != "sql"]
+    assert [c.name for c in components.chosen(["s3"])] == ["s3"]
+    assert components.chosen(None) == [c for c in components.by_name.values() if c.name not in ("sql", "s3")]
 
 
 def test_a_name_that_is_none_lists_those_that_are() -> None:

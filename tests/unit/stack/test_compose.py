@@ -29,6 +29,7 @@ PORTS = {
     "kafka": (19092, 19092),
     "postgres": (19432, 5432),
     "sql": (19100, 19100),
+    "s3": (19333, 8333),
     "airflow-api-server": (19080, 19080),
 }
 """Of this machine, and of the container."""
@@ -52,7 +53,7 @@ def test_every_component_is_a_service(services: dict[str, Any]) -> None:
 @pytest.mark.parametrize("component", COMPONENTS.by_name.values(), ids=lambda component: component.name)
 def test_a_service_starts_waits_and_stops_like_its_component(services: dict[str, Any], component: Component) -> None:
     service = services[component.name]
-    own_image = component.software in ("kafka", "postgres")
+    own_image = component.software in ("kafka", "postgres", "seaweedfs")
     image = COMPONENTS.software[component.software if own_image else "deltaworks"].image
     waits = {
         name: {"condition": "service_completed_successfully" if COMPONENTS.by_name[name].is_step else "service_healthy"}
@@ -85,6 +86,7 @@ def test_a_service_is_healthy_when_its_component_is_ready(services: dict[str, An
         "heartbeat": f"--job-type {JOBS.get(component.job)} ",
         "answers": client.__name__,
         "sql": sql_client.__name__,
+        "s3": f"http://127.0.0.1:{PORTS['s3'][1]}/healthz",
     }
 
     assert asks[component.ready] in " ".join(check["test"])
@@ -99,6 +101,7 @@ def test_published_ports_are_those_of_the_settings(services: dict[str, Any]) -> 
         HERE.broker_port,
         HERE.postgres_port,
         HERE.sql_port,
+        HERE.s3_port,
         HERE.airflow_port,
     ]
 
@@ -110,6 +113,13 @@ def test_postgres_has_the_settings_of_the_native_one(services: dict[str, Any]) -
         "postgres",
         *(text for name, value in settings.items() for text in ("-c", f"{name}={value}")),
     ]
+
+
+def test_the_object_store_has_the_settings_of_the_native_one(services: dict[str, Any]) -> None:
+    addresses = {"ip": "127.0.0.1", "ip.bind": "0.0.0.0", "s3.port": str(PORTS["s3"][1])}
+    settings = addresses | COMPONENTS.software["seaweedfs"].settings
+
+    assert services["s3"]["command"] == ["mini", *(f"-{name}={value}" for name, value in settings.items())]
 
 
 def test_the_broker_has_the_heap_of_the_native_one(services: dict[str, Any]) -> None:

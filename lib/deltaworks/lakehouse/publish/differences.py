@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltaworks.lakehouse.publish.scope import LETTER_SOURCE, ROW_SOURCE, Scope
+from deltaworks.lakehouse.reading import LocalCopies
 from deltaworks.lakehouse.sandbox import identifier as _quoted
 from deltaworks.lakehouse.schema import Role, TableSchema
 
@@ -130,6 +131,8 @@ class Differences:
     ) -> None:
         self._connection, self._schema, self._source, self._scope = connection, schema, source, scope
         self._same_batches = same_batches
+        (spilled,) = connection.sql("SELECT current_setting('temp_directory')").fetchall()[0]
+        self._copies = LocalCopies(Path(spilled))
         self.cells = self._cells()
         self._summed = {number: str(cell.column) for number, cell in enumerate(self.cells) if cell.column in summed}
 
@@ -183,6 +186,7 @@ class Differences:
 
     def _pair(self, before: Side, after: Side, part: int, parts: int) -> None:
         """Makes the table `pairs` of the differences: before beside after."""
+        self._copies.fetch([*before.files, *after.files])
         for name, side in (("before", before), ("after", after)):
             kept = "VIEW"
             rows = self._rows(side, part, parts)
@@ -327,7 +331,7 @@ class Differences:
         )
         if not side.files:
             return f"(SELECT {columns}, 0 AS file_index, 0 AS file_row_number WHERE FALSE)"
-        return f"(SELECT {columns}, file_index, file_row_number FROM {rows_of(side.files)})"
+        return f"(SELECT {columns}, file_index, file_row_number FROM {rows_of(self._copies.of(side.files))})"
 
     def _type(self, kind: pa.DataType) -> str:
         """DuckDB's name for a type."""

@@ -34,7 +34,7 @@ from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.old_versions import named, strays_in
 from deltaworks.lakehouse.publish.change import carry_out, renamed
 from deltaworks.lakehouse.publish.replacement import Staging, as_file
-from deltaworks.lakehouse.retained import RetainedFiles, link
+from deltaworks.lakehouse.retained import RetainedFiles
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import NewFile
@@ -327,7 +327,7 @@ def _prepare(
         removed = [as_file(path, entry) for path, entry in log.files.items()]
         for path, entry in staging.log(schema.name).files.items():
             if not (log.path / path).exists():  # of an attempt that was interrupted
-                link(staging.root / schema.name / path, log.path / path)
+                files.link(staging.root / schema.name / path, log.path / path)
             added.append(as_file(path, entry))
         files.sync([log.path / file.path for file in added])
         kept = _kept(log.path).keep(request.run_id, _HANDED_OVER, wall_ms(), (file.path for file in removed))

@@ -26,12 +26,12 @@ import pyarrow.compute as pc
 
 from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
+from deltaworks.files import link
 from deltaworks.lakehouse import layout, parquet, row_origins, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
 from deltaworks.lakehouse.log import DeltaLog, FileEntry
 from deltaworks.lakehouse.publish.scope import LETTER_SOURCE, ROW_SOURCE, Scope, open_days
 from deltaworks.lakehouse.publish.windows import Bounds, day_of, early_windows, later_windows
-from deltaworks.lakehouse.retained import link
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import NewFile

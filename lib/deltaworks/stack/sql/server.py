@@ -15,6 +15,7 @@ from pathlib import Path
 from deltaworks import home
 from deltaworks.errors import DeltaworksError
 from deltaworks.files import replace_file
+from deltaworks.remote import require_home
 from deltaworks.settings import Settings
 from deltaworks.stack.components import Report, read_components
 from deltaworks.stack.credentials import Credentials
@@ -58,6 +59,7 @@ def prepare(settings: Settings, report: Report = lambda _: None) -> Path:
         StackError: jars are missing, or the server cannot be compiled.
         ConfigurationError: no Java or PySpark is usable, or a jar does not match the lock.
     """
+    require_home(settings.remote, "The SQL server")
     credentials(settings)
     delta = ensure_jars(settings, "spark", report)
     return compiled(settings, _java(settings), delta, report)

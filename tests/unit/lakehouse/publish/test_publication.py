@@ -16,9 +16,9 @@ import pytest
 from deltalake import DeltaTable
 from msgspec.structs import replace
 
-from deltaworks import faults
+from deltaworks import faults, files
 from deltaworks.errors import FencedError, TableError
-from deltaworks.lakehouse import checkpoints, compaction, parquet, retained, row_origins
+from deltaworks.lakehouse import checkpoints, compaction, parquet, row_origins
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.log import Commit
 from deltaworks.lakehouse.publish import publication
@@ -331,7 +331,7 @@ def test_on_another_disk_files_are_copied(live: Stream, staging: Stream, monkeyp
     entry = live.committer.tables["orders"]
     path = next(iter(staging.committer.tables["orders"].log.files))
 
-    retained.link(staging.root / "orders" / path, entry.log.path / "copied")
+    files.link(staging.root / "orders" / path, entry.log.path / "copied")
 
     assert (entry.log.path / "copied").read_bytes() == (staging.root / "orders" / path).read_bytes()
     assert (entry.log.path / "copied").stat().st_nlink == 1

@@ -1,0 +1,30 @@
+"""The tests of tables run in a folder, and with DELTAWORKS_TESTS_TABLES=s3 in an object store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deltaworks.object_path import connect
+from tests.support import object_stores
+
+IN_STORE = os.environ.get("DELTAWORKS_TESTS_TABLES") == "s3"
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[None]:
+    with object_stores.moto() as endpoint, pytest.MonkeyPatch.context() as patch:
+        for name, value in object_stores.access(endpoint).bucket(object_stores.BUCKET).options().items():
+            patch.setenv(name, value)  # for tests that open tables with delta-rs
+        yield
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    if not IN_STORE:
+        return tmp_path
+    request.getfixturevalue("store")
+    return connect(f"s3://{object_stores.BUCKET}/{tmp_path.name}", object_stores.access(), tmp_path)
