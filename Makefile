@@ -106,6 +106,10 @@ bench-retention: .venv/.complete ## What old versions cost over a simulated mont
 bench-start: .venv/.complete ## Start, tiny batch, idle minute and all streams at once: [AGAINST=another clone], about ten minutes
 	$(BIN)/python -m tests.benchmarks.start $(if $(AGAINST),--against $(AGAINST))
 
+.PHONY: bench-object-store
+bench-object-store: .venv/.complete ## A stream with its tables in an object store beside one with a local disk, requests counted; a quarter of an hour
+	$(BIN)/python -m tests.benchmarks.object_store
+
 .PHONY: bench-many
 bench-many: .venv/.complete ## An Airflow with forty idle streams: pages, status, reconciling; needs Chromium: [STREAMS=40], a quarter of an hour
 	$(BIN)/python -m tests.benchmarks.many_streams $(if $(STREAMS),--streams $(STREAMS))

@@ -411,6 +411,8 @@ def with_own_s3(values: Values, file: Path) -> Values:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{file} cannot be read: {error}.", hint="deltaworks up s3") from error
     own = _settings("s3", _table(document.get("s3", {}), "s3", file), "s3", file)
+    if "endpoint" not in own:
+        raise ConfigurationError(f"{file} is not as the stack has written it.", hint="deltaworks up s3")
     table: Table = ("s3", "")
     named = values.tables.get(table, {})
     if named.get("endpoint", own["endpoint"]) != own["endpoint"]:

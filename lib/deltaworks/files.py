@@ -14,9 +14,11 @@ import math
 import os
 import secrets
 import shutil
+import threading
 import time
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +31,7 @@ from deltaworks.object_path import ObjectPath
 _LOCK = ".lock"
 _SIDE_BY_SIDE = 16
 _LOCK_POLL_S = 0.005
+_AHEAD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,33 @@ def local_side(path: Path) -> Path:
     return path.local if isinstance(path, ObjectPath) else path
 
 
+class _Writing(threading.local):
+    """What this thread has begun to write into object stores; None: each write is waited for."""
+
+    begun: list[Future[bool]] | None = None
+
+
+_writing = _Writing()
+
+
+@contextmanager
+def side_by_side() -> Iterator[None]:
+    """New files that the block writes into an object store (`write_new`) are written at the same time.
+
+    They are there when the block has ended, unless it raises.
+    """
+    begun: list[Future[bool]] = []
+    _writing.begun = begun
+    try:
+        yield
+    finally:
+        _writing.begun = None
+        wait(begun)
+    for each in begun:
+        if not each.result():
+            raise FileExistsError("a file that was to be new is there")
+
+
 def write_new(path: Path, content: Any) -> None:
     """Writes a file under a name that was never used; `sync` makes it durable. Creates its folder.
 
@@ -169,7 +199,9 @@ def write_new(path: Path, content: Any) -> None:
         FileExistsError: there is such a file.
     """
     if isinstance(path, ObjectPath):
-        if not path.store.put_if_absent(path.key, bytes(content)):
+        if _writing.begun is not None:
+            _writing.begun.append(_threads().submit(path.store.put_if_absent, path.key, bytes(content)))
+        elif not path.store.put_if_absent(path.key, bytes(content)):
             raise FileExistsError(f"{path} is there")
         return
     try:
@@ -202,6 +234,24 @@ def link(source: Path, target: Path) -> None:
             raise
         except OSError:
             shutil.copyfile(source, target)
+
+
+def contents(paths: Iterable[Path]) -> Iterator[bytes]:
+    """The contents of files, in order; some of an object store are read ahead.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+    """
+    ahead: deque[Future[bytes]] = deque()
+    for path in paths:
+        if not isinstance(path, ObjectPath):
+            yield path.read_bytes()
+            continue
+        ahead.append(_threads().submit(path.read_bytes))
+        if len(ahead) > _AHEAD:
+            yield ahead.popleft().result()
+    while ahead:
+        yield ahead.popleft().result()
 
 
 def sizes(paths: Sequence[Path]) -> list[int | None]:

@@ -20,7 +20,7 @@ from pathlib import Path, PosixPath
 from typing import Any, NoReturn, Protocol
 
 SCHEME = "s3:"
-_WILDCARD = re.compile(r"\*\*/|[*?]")
+_WILDCARD = re.compile(r"\*\*/|[*?]|\[!?[^]/]+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,9 @@ class Bucket(Protocol):
 
     def arrow(self) -> dict[str, Any]:
         """How Arrow reaches it: arguments of `pyarrow.fs.S3FileSystem`."""
+
+    def hadoop(self) -> dict[str, str]:
+        """How Hadoop reaches it: its settings, with secrets."""
 
 
 class Access(Protocol):
@@ -251,7 +254,7 @@ class ObjectPath(PosixPath):
     def glob(self, pattern: str, **options: Any) -> Generator[ObjectPath, None, None]:
         """The files (not the folders) that a pattern matches."""
         fixed = pattern.split("/")
-        first = next((at for at, part in enumerate(fixed) if "*" in part or "?" in part), len(fixed) - 1)
+        first = next((at for at, part in enumerate(fixed) if _WILDCARD.search(part)), len(fixed) - 1)
         begin = self.joinpath(*fixed[:first])
         texts, wildcards = _WILDCARD.split(pattern), [*_WILDCARD.findall(pattern), ""]
         wanted = re.compile("".join(map(_regular, texts, wildcards)))
@@ -263,7 +266,8 @@ class ObjectPath(PosixPath):
     def files(self) -> Iterator[tuple[ObjectPath, os.stat_result]]:
         """All files below, with size and time, in the order of their paths."""
         for key, about in self.store.keys(self._below):
-            yield ObjectPath(f"{SCHEME}//{self.bucket}/{key}"), _as_stat(about)
+            if not key.endswith("/"):  # which stands for a folder
+                yield ObjectPath(f"{SCHEME}//{self.bucket}/{key}"), _as_stat(about)
 
     @property
     def _below(self) -> str:
@@ -272,7 +276,8 @@ class ObjectPath(PosixPath):
 
 
 def _regular(text: str, wildcard: str) -> str:
-    return re.escape(text) + {"": "", "**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}[wildcard]
+    known = {"": "", "**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
+    return re.escape(text) + known.get(wildcard, wildcard.replace("[!", "[^"))
 
 
 def _as_stat(about: About) -> os.stat_result:

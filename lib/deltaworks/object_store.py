@@ -17,7 +17,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -98,8 +98,8 @@ class ObjectStoreAccess:
     endpoint: str | None = None
     """Such as `http://127.0.0.1:8333`; None: AWS."""
     region: str | None = None
-    access_key: str | Reference | None = None
-    secret_key: str | Reference | None = None
+    access_key: str | Reference | None = field(default=None, repr=False)
+    secret_key: str | Reference | None = field(default=None, repr=False)
     path_style: bool = False
     """Whether the bucket is in the path of a URL and not in the name of the host; most stores but AWS need it."""
     verify: bool | str = True
@@ -318,6 +318,19 @@ class S3Bucket:
             **certificates,
         }
 
+    def hadoop(self) -> dict[str, str]:
+        access, keys = self.access, self.access.keys()
+        named = {
+            "endpoint": access.endpoint,
+            "endpoint.region": access.region or self._client.meta.region_name,
+            "path.style.access": str(access.path_style).lower(),
+            "connection.ssl.enabled": str(not (access.endpoint or "").startswith("http://")).lower(),
+            "access.key": keys.access_key,
+            "secret.key": keys.secret_key,
+            "session.token": keys.token,
+        }
+        return {f"fs.s3a.bucket.{self.name}.{name}": value for name, value in named.items() if value}
+
     def _put_parts(self, key: str, parts: Iterable[bytes]) -> None:
         """Writes a large object; until all of it is there, nobody sees any of it."""
         place: Any = {"Bucket": self.name, "Key": key}
@@ -359,7 +372,8 @@ class S3Bucket:
         wanted: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in keys]
         answer = self._client.delete_objects(Bucket=self.name, Delete={"Objects": wanted, "Quiet": True})
         for failed in answer.get("Errors", []):
-            told: Any = {"Error": failed, "ResponseMetadata": {"HTTPStatusCode": 500}}
+            status = 403 if failed.get("Code") == "AccessDenied" else 500
+            told: Any = {"Error": failed, "ResponseMetadata": {"HTTPStatusCode": status}}
             raise ClientError(told, "DeleteObjects")
 
     def _writer(self, key: str) -> str | None:

@@ -19,6 +19,8 @@ from deltaworks.names import PIPELINE
 from deltaworks.remote import Remote
 
 _ADDRESS = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_=.-]*[A-Za-z0-9_=-])+")
+_HOME = "home"
+"""Where tables are unless an address says another place."""
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _SURROUNDINGS = frozenset(
     (
@@ -99,8 +101,8 @@ class Settings:
     query_seconds: int = 600
     """Time limit of such a query, and of one of the SQL server; DELTAWORKS_QUERY_SECONDS."""
     tables_address: str | None = None
-    """Where the tables are, `s3://<bucket>/<prefix>`; DELTAWORKS_TABLES, else in the home. `[s3]` says how to get
-    there."""
+    """Where the tables are, `s3://<bucket>/<prefix>`; None: in the home. DELTAWORKS_TABLES, which may say `home`;
+    `[s3]` says how to get there."""
     docs_url: str | None = None
     """Where the documentation is as a site (`make docs`), for links to the runbooks; DELTAWORKS_DOCS_URL."""
     python_path: tuple[Path, ...] = ()
@@ -225,7 +227,7 @@ class Settings:
             "DELTAWORKS_IVY_SETTINGS": self.ivy_settings,
             "HTTPS_PROXY": self.https_proxy,
             "DELTAWORKS_DOCS_URL": self.docs_url,
-            "DELTAWORKS_TABLES": self.tables_address,
+            "DELTAWORKS_TABLES": self.tables_address or _HOME,  # `deltaworks.toml` may say another place
             "DELTAWORKS_CODE": self.code,
             "DELTAWORKS_FAULT_HOOK": self.fault_hook,
             "DELTAWORKS_AIRFLOW_USERS": self.airflow_users,
@@ -465,8 +467,10 @@ def _link(env: Values, name: str) -> str | None:
 
 
 def _object_store(env: Values, name: str) -> str | None:
-    value = (env.get(name) or "").rstrip("/") or None
-    if value is not None and not _ADDRESS.fullmatch(value):
+    value = (env.get(name) or _HOME).rstrip("/")
+    if value == _HOME:
+        return None
+    if not _ADDRESS.fullmatch(value):
         raise ConfigurationError(
             f"{env.origin(name)} is {env.shown(name)}; expected a bucket and a folder in it.",
             hint="such as s3://lake/deltaworks; without it, the tables are in the home",

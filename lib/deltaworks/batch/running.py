@@ -33,7 +33,6 @@ from deltaworks.lakehouse.reading import dataset
 from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.quality import Suites, Verdict, results, suites
 from deltaworks.quality.of_day import judge_day
-from deltaworks.remote import require_home
 from deltaworks.settings import Settings
 from deltaworks.tables import Table, Tables
 
@@ -77,7 +76,6 @@ def run(
         ConflictError: somebody else has changed the same rows meanwhile.
         TransientError: a file that it reads was removed meanwhile.
     """
-    require_home(settings.remote, "A batch job")
     job = jobs.load(settings, name)
     table = definition(job)
     wanted = table.columns
@@ -99,7 +97,7 @@ def run(
         with delta_tables.opened(settings, name, folder / "scratch") as spark:
             frames = running.frames(spark)
             for day in days:
-                found.append(result := running.day(spark, frames, day))
+                found.append(result := running.day(frames, day))
                 done = "not published" if result.version is None else f"version {result.version}"
                 report(f"{day}: {result.rows:,} rows, {done}")
                 if result.version is None:
@@ -126,7 +124,7 @@ class _Run:
         """The tables as data frames."""
         return {name: delta_tables.at_version(spark, each.path, each.version) for name, each in self.inputs.items()}
 
-    def day(self, spark: Any, frames: dict[str, Any], day: dt.date) -> DayResult:
+    def day(self, frames: dict[str, Any], day: dt.date) -> DayResult:
         job, name, what = self.job, self.job.name, f"{self.job.name}, {day}"
         staged = self.folder / f"{day}"
         delta_tables.stage(self._computed(frames, day, what), self.table.columns, staged, what)
@@ -144,17 +142,8 @@ class _Run:
         results.append(self.settings.tables, self.run_id, name, verdicts, clock.utc_now())
         version = None
         if not any(verdict.blocks for verdict in verdicts):
-            version = delta_tables.replace_day(
-                spark,
-                staged,
-                self.settings.tables / name,
-                day,
-                wanted=self.table.columns,
-                doc=job.doc,
-                properties=self.table.properties,
-                note=_note(job, day, self.run_id, self.at),
-                what=what,
-            )
+            note = _note(job, day, self.run_id, self.at)
+            version = delta_tables.replace_day(staged, self.settings.tables, self.table, day, note=note, what=what)
         return DayResult(day=day, rows=rows.count_rows(), version=version, verdicts=tuple(verdicts))
 
     def _computed(self, frames: dict[str, Any], day: dt.date, what: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from deltaworks.lakehouse import catalog
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.publish.comparison import Limits, Sample, TableComparison, day_counts, shown, total
 from deltaworks.lakehouse.publish.differences import CONDITION, KINDS, Kind, engine, rows_of, unordered
+from deltaworks.lakehouse.reading import LocalCopies
 from deltaworks.lakehouse.sandbox import identifier
 
 
@@ -37,9 +39,15 @@ def changes(
     kinds: dict[dt.date, Counter[Kind]] = defaultdict(Counter)
     columns: Counter[str] = Counter(dict.fromkeys((c.name for c in job.columns if c.name not in job.key), 0))
     samples: dict[Kind, list[Sample]] = {kind: [] for kind in KINDS}
-    with engine(limits.memory_mb, limits.folder) as duck:
+    with (
+        engine(limits.memory_mb, limits.folder) as duck,
+        tempfile.TemporaryDirectory(prefix="copies-", dir=limits.folder) as copied,
+    ):
+        copies = LocalCopies(Path(copied))
         for day in sorted(days):
-            pairs = _Pairs(duck, job, day, _of_day(before, day), _of_day(after, day))
+            sides = _of_day(before, day), _of_day(after, day)
+            copies.fetch([path for side in sides for path in side])
+            pairs = _Pairs(duck, job, day, *map(copies.of, sides))
             if (count := pairs.before()) + sum((differing := pairs.kinds()).values()):
                 rows[day] = count
                 kinds[day].update(differing)

@@ -6,7 +6,8 @@ tables of the pipeline, cloned -- the replay is published into the clone --> eac
 
 It belongs to the gate. A batch job that fails, or whose rows do not pass its checks, fails it, so that nothing is
 published. The rows in which its table would change are shown and count, like those of the pipeline's own tables. Until
-the publication, production stays as it is. A clone costs names of files, not bytes; it goes once it is compared.
+the publication, production stays as it is. A clone costs names of files, not bytes; it goes once it is compared. Clones
+of tables in an object store are on this machine, so they are downloads.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def rehearse(run: ReplayRun, report: Report) -> None:
     if not days:
         return
     behind = [jobs.load(settings, name) for name in days]
-    there = replace(settings, home=paths.rehearsed)
+    there = replace(settings, home=paths.rehearsed, tables_address=None)
     _clone_own(run, there.tables, behind)
     _clone_others(settings.tables, there.tables, run.pipeline.name, behind)
     found = []

@@ -35,8 +35,11 @@ from deltaworks.lakehouse.snapshot_rounds import SnapshotRounds
 from deltaworks.lakehouse.snapshots import Snapshot, SnapshotRefresh
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.object_path import ObjectPath
 from deltaworks.topology.nodes.sinks import DeltaSink
 
+_AT_ONCE = 8
+"""Commits to different tables of an object store that are made at the same time."""
 _SET_BACK = (
     "was an older copy of the checkpoint restored? Restore the one that was there, or a copy of checkpoint and "
     "tables of the same time; or rebuild state and tables: deltaworks replay <pipeline> --hand-over"
@@ -137,6 +140,9 @@ class TableCommitter:
         self._kept_cuts = KeptCuts(root, application, self._options.retention)
         self._cut: Cut | None = None
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delta-housekeeping")
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="delta-commit")
+        """For commits that wait for an object store; on a disk, they are faster one after the other."""
+        self._each: Callable[..., Iterable[TableCommit]] = self._threads.map if isinstance(root, ObjectPath) else map
 
     def open(
         self,
@@ -179,7 +185,7 @@ class TableCommitter:
         topics: Mapping[str, str] | None = None,
         provenance: Mapping[str, object] | None = None,
     ) -> list[TableCommit]:
-        """Commits what the tasks of a batch wrote, one table after the other.
+        """Commits what the tasks of a batch wrote: one table after the other, in an object store several at once.
 
         Args:
             batch_id: id of the batch.
@@ -210,11 +216,12 @@ class TableCommitter:
         self._make_durable(batch_id, by_table)
         self._batch_id = None
         metadata = {**self._metadata(batch_id, digest), **(provenance or {})}
-        committed = [
-            self._commit(table, batch_id, by_table[name], intent, metadata, topics or {})
-            for name, table in self.tables.items()
-            if name in by_table
-        ]
+        changed = [table for name, table in self.tables.items() if name in by_table]
+
+        def commit(table: OpenTable) -> TableCommit:
+            return self._commit(table, batch_id, by_table[table.schema.name], intent, metadata, topics or {})
+
+        committed = list(self._each(commit, changed))
         self._batch_id = batch_id
         return committed
 
@@ -323,6 +330,7 @@ class TableCommitter:
             table.housekeeping.close()
         self._cuts.close()
         self._background.shutdown()
+        self._threads.shutdown()
 
     def committed_batch(self, table: str) -> int | None:
         """The last batch that changed a table."""
@@ -441,7 +449,7 @@ class TableCommitter:
             parameters={"queryId": self._query_id, "epochId": str(batch_id), "outputMode": "Update"},
             metadata=metadata,
         )
-        version = log.commit(commit)
+        version = log.commit(commit, checked=True)  # by `_make_durable`
         reach(f"delta.after_commit:{name}")
         if table.schema.role is Role.WINDOWED:
             reach("delta.before_pages")

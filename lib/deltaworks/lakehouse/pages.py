@@ -104,8 +104,12 @@ class PageWriter:
         final: dict[str, list[pa.Table]] = defaultdict(list)
         pending: _Rewritten | None = None
         previous: int | None = None
-        for touched in self._route(pages, rows, closed_before_ms):
-            rewritten = self._rewrite(pages, touched, rows, closed_before_ms)
+        route = self._route(pages, rows, closed_before_ms)
+        paths = (pages[touched.page] for touched in route if touched.page is not None)
+        held = parquet.read_each(self._root, self._schema, paths)
+        for touched in route:
+            old = None if touched.page is None else next(held)
+            rewritten = self._rewrite(pages, touched, old, rows, closed_before_ms)
             if touched.page is not None:
                 changes.removed.append(pages[touched.page])
             if not rewritten.rows.num_rows:
@@ -164,13 +168,17 @@ class PageWriter:
         return day, index, end_of_day if _is_last_of_day(pages, index) else PageName.of(pages[index + 1]).position
 
     def _rewrite(
-        self, pages: Sequence[str], touched: _Touched, changed: ChangedRows, closed_before_ms: int | None
+        self,
+        pages: Sequence[str],
+        touched: _Touched,
+        old: pa.Table | None,
+        changed: ChangedRows,
+        closed_before_ms: int | None,
     ) -> _Rewritten:
         new = changed.upserts.slice(touched.begin, touched.end - touched.begin)
         positions = changed.positions[touched.begin : touched.begin + 1] if new.num_rows else []
         rows = new
-        if touched.page is not None:
-            old = parquet.read(self._root, self._schema, pages[touched.page])
+        if touched.page is not None and old is not None:
             identities = {*changed.identities[touched.begin : touched.end], *touched.deletes}
             if identities:
                 old = old.filter(self._keep(old, identities))

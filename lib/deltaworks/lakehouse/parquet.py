@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,17 @@ def sync(root: Path, table: str, written: Iterable[NewFile]) -> None:
 
 def read(root: Path, schema: TableSchema, path: str, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one file, with all columns or some."""
-    data = (root / schema.name / path).read_bytes()
-    with pq.ParquetFile(pa.BufferReader(data)) as file:
-        return file.read(columns=columns, use_threads=False).replace_schema_metadata(None)
+    (rows,) = read_each(root, schema, [path], columns)
+    return rows
+
+
+def read_each(
+    root: Path, schema: TableSchema, paths: Iterable[str], columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """The rows of several files, one after the other; see `read`."""
+    for data in files.contents(root / schema.name / path for path in paths):
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            yield file.read(columns=columns, use_threads=False).replace_schema_metadata(None)
 
 
 def count(root: Path, schema: TableSchema, path: str) -> int:
@@ -77,7 +85,7 @@ def read_all(root: Path, schema: TableSchema, paths: Sequence[str]) -> pa.Table:
     """The rows of several files, in order."""
     if not paths:
         return schema.file.empty_table()
-    return pa.concat_tables(read(root, schema, path) for path in paths)
+    return pa.concat_tables(read_each(root, schema, paths))
 
 
 def statistics(rows: pa.Table, columns: Sequence[str]) -> str:

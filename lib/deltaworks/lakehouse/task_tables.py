@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from deltaworks.errors import TableError
 from deltaworks.faults import reach
+from deltaworks.files import side_by_side
 from deltaworks.kernel.records import Coordinates, DeadLetter, Rows
 from deltaworks.kernel.stores.mutability import is_immutable
 from deltaworks.lakehouse import layout, page_index, parquet
@@ -108,7 +109,8 @@ class TaskTables:
             TableError: a cell does not fit its column, or a final window changes.
         """
         reach("delta.before_parquet")
-        writes = [write for writer in self._all() if (write := writer.write(self._commit_id)) is not None]
+        with side_by_side():
+            writes = [write for writer in self._all() if (write := writer.write(self._commit_id)) is not None]
         reach("delta.after_parquet")
         return writes
 

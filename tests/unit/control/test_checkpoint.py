@@ -80,3 +80,44 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     write_plan(tmp_path / "plan.json", plan)
     assert stored_plan(tmp_path / "plan.json") == plan and plan.format == FORMAT
     assert stored_plan(tmp_path / "none.json") is None
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "hint"),
+    [
+        (None, "s3://lake/tables", "leave `tables` (DELTAWORKS_TABLES) unset for this home"),
+        ("s3://lake/tables", None, "tables = 's3://lake/tables' in deltaworks.toml"),
+        ("s3://lake/tables", "s3://lake/others", "tables = 's3://lake/tables' in deltaworks.toml"),
+    ],
+)
+def test_a_checkpoint_whose_tables_are_elsewhere_is_refused(
+    tmp_path: Path, was: str | None, now: str | None, hint: str
+) -> None:
+    path, fingerprint = tmp_path / "plan.json", orders.plan().fingerprint()
+    first = open_plan(path, "orders", fingerprint, {"t": 1}, (1,), 1, tables=was)
+    before = contents(tmp_path)
+
+    starts: list[Callable[[], object]] = [
+        lambda: open_plan(path, "orders", fingerprint, {"t": 1}, (1,), 1, tables=now),
+        lambda: fitting_plan(path, "orders", fingerprint, {"t": 1}, (1,), now),
+    ]
+    for start in starts:
+        with pytest.raises(IncompatibleCheckpointError) as error:
+            start()
+        told = str(error.value)
+        places = {place: "in the home" if place is None else f"at {place}" for place in (was, now)}
+        assert f"The tables of pipeline 'orders' are {places[was]}, but the settings say" in told
+        assert f"that they are {places[now]}:" in told
+        assert hint in told
+    assert contents(tmp_path) == before
+    assert open_plan(path, "orders", fingerprint, {"t": 1}, (1,), 1, tables=was) == first
+
+
+def test_a_checkpoint_of_before_there_were_other_places_has_its_tables_in_the_home(tmp_path: Path) -> None:
+    path, plan = tmp_path / "plan.json", plan_of(fingerprint=orders.plan().fingerprint())
+    write_plan(path, plan)
+    document = json.loads(path.read_text())
+    del document["tables"]
+    path.write_text(json.dumps(document))
+
+    assert open_plan(path, "orders", plan.fingerprint, {"t": 1}, (1,), 1) == plan

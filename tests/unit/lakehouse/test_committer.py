@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks import faults
+from deltaworks import clock, faults
 from deltaworks.errors import TableError
-from deltaworks.lakehouse import checkpoints, layout, log
+from deltaworks.lakehouse import checkpoints, layout, log, old_versions
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.retention import Retention
 from tests.unit.lakehouse.lake import (
@@ -133,13 +133,17 @@ def crash_at(point: str, reached: str) -> None:
         raise Crash(point)
 
 
-def test_files_of_attempts_that_were_never_committed_are_removed_at_the_next_start(tmp_path: Path) -> None:
+def test_files_of_attempts_that_were_never_committed_are_removed_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, expected = run(tmp_path, 3)
     lost = write_batch(task_tables(tmp_path), 3, deepcopy(expected))
     paths = [tmp_path / write.table / new.path for write in lost for new in write.added]
     assert paths
     assert all(path.exists() for path in paths)
 
+    later_ms = clock.wall_ms() + 16 * 60_000  # the clock of an object store may be behind ours
+    monkeypatch.setattr(old_versions, "wall_ms", lambda: later_ms)
     again = open_tables(tmp_path)
     sweep(again)
 

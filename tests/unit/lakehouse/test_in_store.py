@@ -1,0 +1,202 @@
+"""The essential rules of tables hold in an object store.
+
+All tests of this folder run there with DELTAWORKS_TESTS_TABLES=s3, which takes long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from deltaworks import clock, faults
+from deltaworks.errors import FencedError
+from deltaworks.lakehouse import layout, old_versions
+from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.lakehouse.publish import publication
+from deltaworks.lakehouse.retention import Retention
+from deltaworks.object_path import connect
+from tests.support import object_stores
+from tests.unit.lakehouse import publication_lake
+from tests.unit.lakehouse.lake import (
+    DEAD,
+    QUERY,
+    SINKS,
+    Expected,
+    check,
+    open_tables,
+    run,
+    skipped,
+    sweep,
+    task_tables,
+    write_batch,
+)
+from tests.unit.lakehouse.publication_lake import Stream, contents, request_for
+from tests.unit.lakehouse.test_pages import Windows, hour, many
+
+
+@pytest.fixture
+def root(tmp_path: Path, store: None) -> Path:
+    """An empty place in the store."""
+    return connect(f"s3://{object_stores.BUCKET}/{tmp_path.name}", object_stores.access(), tmp_path / "local")
+
+
+@pytest.fixture(autouse=True)
+def no_faults() -> Iterator[None]:
+    yield
+    faults.arm(None)
+
+
+class Crash(Exception):
+    """Stands for the end of the process."""
+
+
+def crash_at(point: str) -> None:
+    def hook(reached: str) -> None:
+        if reached == point:
+            faults.arm(None)
+            raise Crash(point)
+
+    faults.arm(hook)
+
+
+def test_tables_hold_what_the_batches_said_and_none_of_it_is_on_this_machine(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    committer, expected = run(root, 5)
+    committer.refresh_snapshots(force=True)
+    committer.publish_cut()
+    committer.close()
+
+    check(root, expected)
+    here = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert here
+    assert all(layout.CONTROL_FOLDER in path.parts for path in here), "what every start makes anew, for its tasks"
+    assert {path.name for path in root.iterdir()} == {"_cuts", *committer.tables}
+
+
+@pytest.mark.parametrize("point", ["delta.after_commit:users_changelog", "delta.before_commit:counts"])
+def test_a_crash_between_the_commits_of_two_tables_is_repeated_exactly(root: Path, point: str) -> None:
+    committer, expected = run(root, 3)
+    batch_id = 3
+    crashed = deepcopy(expected)
+    crash_at(point)
+    with pytest.raises(Crash):
+        committer.commit(batch_id, write_batch(task_tables(root), batch_id, crashed))
+    committer._threads.shutdown()  # a thread of a dead process commits no more; one of a test would
+    committer.settle()
+
+    again = open_tables(root)
+    repeated = again.commit(batch_id, write_batch(task_tables(root), batch_id, expected))
+    again.refresh_snapshots(force=True)
+
+    assert "orders" in skipped(repeated)
+    assert "counts" not in skipped(repeated) or point != "delta.before_commit:counts"
+    check(root, expected)
+
+
+def test_a_batch_that_is_run_again_after_its_commit_counts_once(root: Path) -> None:
+    expected = Expected()
+    for batch_id in range(3):
+        before = deepcopy(expected)
+        open_tables(root).commit(batch_id, write_batch(task_tables(root), batch_id, expected))
+        again = write_batch(task_tables(root), batch_id, before)
+        assert skipped(open_tables(root).commit(batch_id, again)) == {write.table for write in again}
+        assert not any((root / write.table / new.path).exists() for write in again for new in write.added)
+    open_tables(root).refresh_snapshots(force=True)
+
+    check(root, expected)
+
+
+def test_an_older_generation_cannot_commit(root: Path) -> None:
+    zombie, expected = open_tables(root, generation=1), Expected()
+    zombie.commit(0, write_batch(task_tables(root), 0, expected))
+    written_before = write_batch(task_tables(root), 1, deepcopy(expected))
+
+    newer = open_tables(root, generation=2)
+
+    with pytest.raises(FencedError, match=r"Generation 1 .* generation 2 has taken over"):
+        zombie.commit(1, written_before)
+    with pytest.raises(FencedError, match="generation 2 has taken over"):
+        open_tables(root, generation=1)
+    newer.commit(1, write_batch(task_tables(root), 1, expected))
+    newer.refresh_snapshots(force=True)
+    check(root, expected)
+
+
+def test_a_batch_rewrites_only_the_pages_of_windows_that_it_touches(root: Path) -> None:
+    windows = Windows(root)
+    windows.batch(*many(40, 0), *many(40, 1))
+    before = set(windows.pages())
+
+    windows.batch(("k00000", *hour(0), 2), close=hour(0)[0])
+
+    kept = before & set(windows.pages())
+    assert len(before) > 4
+    assert len(kept) == len(before) - 1
+    assert windows.rows("key, value, is_final")[0] == ("k00000", 1, False)
+    assert len(windows.rows()) == 80
+    windows.batch(close=hour(3)[0])
+    assert {final for _, final in windows.rows("key, is_final")} == {True}
+
+
+def test_a_publication_replaces_what_the_stream_had_written_and_its_rollback_brings_it_back(
+    root: Path, tmp_path: Path
+) -> None:
+    live = Stream(root / "live")
+    live.run(5)
+    live.committer.settle()
+    staging = live.replay(root / "staging", "run-1", 1)
+    live.committer.refresh_snapshots(force=True)
+    before, old = contents(live.root), deepcopy(live.rows)
+
+    publication_lake.publish(live, staging, request_for(staging, days=(0, 1)), tmp_path / "publications")
+    publication_lake.check(live)
+    assert contents(live.root) != before
+
+    done = publication.rollback(live.committer, tmp_path / "publications", "run-1")
+    live.rows = old
+
+    assert done.state == "rolled back"
+    assert contents(live.root) == before
+    live.run(1)
+    publication_lake.check(live)
+
+
+def test_old_versions_and_strays_are_cleaned_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = TableOptions(retention=Retention.only(timedelta(0)))
+    committer = TableCommitter(root, "shop", QUERY, SINKS, DEAD, options=options)
+    committer.open(1)
+    tables, expected = task_tables(root), Expected()
+    for batch_id in range(6):
+        committer.commit(batch_id, write_batch(tables, batch_id, expected))
+    committer.close()
+    lost = write_batch(task_tables(root), 6, deepcopy(expected))
+    strays = [root / write.table / new.path for write in lost for new in write.added]
+
+    too_early = TableCommitter(root, "shop", QUERY, SINKS, DEAD, options=options)
+    too_early.open(1)
+    sweep(too_early)
+    assert all(path.exists() for path in strays), "the clock of the store may be behind ours"
+    too_early.close()
+
+    later_ms = clock.wall_ms() + 16 * 60_000
+    monkeypatch.setattr(old_versions, "wall_ms", lambda: later_ms)
+    again = TableCommitter(root, "shop", QUERY, SINKS, DEAD, options=options)
+    again.open(1)
+    sweep(again)
+
+    for name, table in again.tables.items():
+        there = {path.relative_to(root / name).as_posix() for path in (root / name).rglob("*.parquet")}
+        kept = {path for path in there if not path.startswith("_")}
+        assert kept == set(table.log.files) | {path for _, path in table.log.tombstones}
+        trashed = {path.name for path in (root / name / layout.TRASH_FOLDER).rglob("*.parquet")}
+        assert trashed == {path.name for path in strays if path.is_relative_to(root / name)}
+        table.housekeeping._trash.expire(2 * later_ms)
+        assert not (root / name / layout.TRASH_FOLDER).exists()
+    again.refresh_snapshots(force=True)
+    check(root, expected)
