@@ -264,10 +264,13 @@ def sizes(paths: Sequence[Path]) -> list[int | None]:
 def delete(paths: Iterable[Path]) -> int:
     """Removes files, if they exist; returns how many did, or were to be removed where nobody says so."""
     found = list(paths)
-    in_store = [path for path in found if isinstance(path, ObjectPath)]
-    if in_store:
-        in_store[0].store.delete([path.key for path in in_store])
-    deleted = len(in_store)
+    in_store: dict[str, list[ObjectPath]] = {}
+    for path in found:
+        if isinstance(path, ObjectPath):
+            in_store.setdefault(path.bucket, []).append(path)
+    for paths_of_bucket in in_store.values():
+        paths_of_bucket[0].store.delete([path.key for path in paths_of_bucket])
+    deleted = sum(map(len, in_store.values()))
     for path in found:
         if not isinstance(path, ObjectPath):
             with suppress(FileNotFoundError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,8 +141,7 @@ class TableCommitter:
         self._cut: Cut | None = None
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delta-housekeeping")
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="delta-commit")
-        """For commits that wait for an object store; on a disk, they are faster one after the other."""
-        self._each: Callable[..., Iterable[TableCommit]] = self._threads.map if isinstance(root, ObjectPath) else map
+        """For commits that wait for an object store."""
 
     def open(
         self,
@@ -221,7 +220,12 @@ class TableCommitter:
         def commit(table: OpenTable) -> TableCommit:
             return self._commit(table, batch_id, by_table[table.schema.name], intent, metadata, topics or {})
 
-        committed = list(self._each(commit, changed))
+        if isinstance(self.root, ObjectPath):
+            begun = [self._threads.submit(commit, table) for table in changed]
+            wait(begun)  # before one of them raises: whoever tries again must not meet the others
+            committed = [each.result() for each in begun]
+        else:  # on a disk, they are faster one after the other
+            committed = [commit(table) for table in changed]
         self._batch_id = batch_id
         return committed
 

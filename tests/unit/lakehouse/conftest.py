@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks.object_path import connect
+from deltaworks.object_path import ObjectPath, access_of, connect
 from tests.support import object_stores
 
 IN_STORE = os.environ.get("DELTAWORKS_TESTS_TABLES") == "s3"
@@ -29,3 +29,15 @@ def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
         return tmp_path
     request.getfixturevalue("store")
     return connect(f"s3://{object_stores.BUCKET}/{tmp_path.name}", object_stores.access(), tmp_path)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder of this machine, whether tables are in it or not."""
+    return access_of(tmp_path)[1] if isinstance(tmp_path, ObjectPath) else tmp_path
+
+
+@pytest.fixture
+def in_store(here: Path, store: None) -> ObjectPath:
+    """An empty place in an object store, for tests that always use one."""
+    return connect(f"s3://{object_stores.BUCKET}/{here.name}", object_stores.access(), here / "local")

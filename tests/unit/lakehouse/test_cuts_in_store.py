@@ -9,8 +9,7 @@ import pytest
 
 from deltaworks.lakehouse import cuts
 from deltaworks.lakehouse.cuts import Cut, CutWriter
-from deltaworks.object_path import connect, take_requests
-from tests.support import object_stores
+from deltaworks.object_path import ObjectPath, take_requests
 
 PIPELINE = "shop"
 START = datetime(2026, 3, 1, 11, 30, tzinfo=UTC)
@@ -28,11 +27,6 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
     found = Ticks()
     monkeypatch.setattr(cuts, "ticks_s", lambda: found.now_s)
     return found
-
-
-@pytest.fixture
-def root(tmp_path: Path, store: None) -> Path:
-    return connect(f"s3://{object_stores.BUCKET}/{tmp_path.name}", object_stores.access(), tmp_path / "local")
 
 
 def cut(batch: int, *, after: timedelta = timedelta(0)) -> Cut:
@@ -57,21 +51,21 @@ def as_of(root: Path, batch: int) -> int | None:
     return None if found is None else found.batch_id
 
 
-def test_the_latest_cut_is_there_at_once_and_its_hour_half_a_minute_later(root: Path, ticks: Ticks) -> None:
-    writer, seen = CutWriter(root, PIPELINE), []
+def test_the_latest_cut_is_there_at_once_and_its_hour_half_a_minute_later(in_store: ObjectPath, ticks: Ticks) -> None:
+    writer, seen = CutWriter(in_store, PIPELINE), []
     for batch in range(10):
         writer.write(cut(batch))
-        assert latest(root) == batch
-        assert as_of(root, batch) == batch
-        seen.append(len(stored(root)))
+        assert latest(in_store) == batch
+        assert as_of(in_store, batch) == batch
+        seen.append(len(stored(in_store)))
         ticks.now_s += 10
 
     assert seen == [1, 1, 1, 4, 4, 4, 7, 7, 7, 10]
-    assert stored(root) == list(range(10))
+    assert stored(in_store) == list(range(10))
 
 
-def test_a_cut_costs_one_request_and_an_hour_one_more_every_half_a_minute(root: Path, ticks: Ticks) -> None:
-    writer = CutWriter(root, PIPELINE)
+def test_a_cut_costs_one_request_and_an_hour_one_more_every_half_a_minute(in_store: ObjectPath, ticks: Ticks) -> None:
+    writer = CutWriter(in_store, PIPELINE)
     writer.write(cut(0))
     take_requests()
 
@@ -82,59 +76,61 @@ def test_a_cut_costs_one_request_and_an_hour_one_more_every_half_a_minute(root: 
     assert take_requests() == {"PUT": 62}
 
 
-def test_all_cuts_are_there_when_the_writer_is_closed(root: Path, ticks: Ticks) -> None:
-    writer = CutWriter(root, PIPELINE)
+def test_all_cuts_are_there_when_the_writer_is_closed(in_store: ObjectPath, ticks: Ticks) -> None:
+    writer = CutWriter(in_store, PIPELINE)
     for batch in range(5):
         writer.write(cut(batch))
-    assert stored(root) == [0]
+    assert stored(in_store) == [0]
 
     writer.close()
 
-    assert stored(root) == [0, 1, 2, 3, 4]
+    assert stored(in_store) == [0, 1, 2, 3, 4]
     take_requests()
     writer.close()
     assert take_requests() == {}, "there is nothing new"
 
 
-def test_the_cuts_of_an_hour_survive_a_new_writer(root: Path, ticks: Ticks) -> None:
-    first = CutWriter(root, PIPELINE)
+def test_the_cuts_of_an_hour_survive_a_new_writer(in_store: ObjectPath, ticks: Ticks) -> None:
+    first = CutWriter(in_store, PIPELINE)
     for batch in range(3):
         first.write(cut(batch))
     first.close()
 
-    second = CutWriter(root, PIPELINE)
+    second = CutWriter(in_store, PIPELINE)
     for batch in range(3, 6):
         second.write(cut(batch))
     second.close()
 
-    assert stored(root) == [0, 1, 2, 3, 4, 5]
-    assert [as_of(root, batch) for batch in range(6)] == [0, 1, 2, 3, 4, 5]
+    assert stored(in_store) == [0, 1, 2, 3, 4, 5]
+    assert [as_of(in_store, batch) for batch in range(6)] == [0, 1, 2, 3, 4, 5]
 
 
-def test_an_hour_that_is_over_is_whole(root: Path, ticks: Ticks) -> None:
-    writer = CutWriter(root, PIPELINE)
+def test_an_hour_that_is_over_is_whole(in_store: ObjectPath, ticks: Ticks) -> None:
+    writer = CutWriter(in_store, PIPELINE)
     for batch in range(3):
         writer.write(cut(batch))
     writer.write(cut(3, after=timedelta(hours=1)))
 
-    assert stored(root) == [0, 1, 2]
-    assert (latest(root), as_of(root, 2)) == (3, 2)
+    assert stored(in_store) == [0, 1, 2]
+    assert (latest(in_store), as_of(in_store, 2)) == (3, 2)
     writer.close()
-    assert stored(root, "2026-03-01T12.jsonl") == [3]
-    first = cuts.first(root, PIPELINE)
+    assert stored(in_store, "2026-03-01T12.jsonl") == [3]
+    first = cuts.first(in_store, PIPELINE)
     assert first == cut(0)
 
 
-def test_a_killed_writer_takes_the_cuts_of_the_last_half_minute_with_it(root: Path, ticks: Ticks) -> None:
-    killed = CutWriter(root, PIPELINE)
+def test_a_killed_writer_takes_the_cuts_of_the_last_half_minute_with_it(in_store: ObjectPath, ticks: Ticks) -> None:
+    killed = CutWriter(in_store, PIPELINE)
     for batch in range(6):
         killed.write(cut(batch))
         ticks.now_s += 10
 
-    assert [as_of(root, batch) for batch in range(6)] == [0, 1, 2, 3, 3, 5], "that of 4 is gone, and 5 is the latest"
+    assert [as_of(in_store, batch) for batch in range(6)] == [0, 1, 2, 3, 3, 5], (
+        "that of 4 is gone, and 5 is the latest"
+    )
 
-    again = CutWriter(root, PIPELINE)
+    again = CutWriter(in_store, PIPELINE)
     again.write(cut(6))
     again.close()
-    assert [as_of(root, batch) for batch in range(7)] == [0, 1, 2, 3, 3, 3, 6]
-    assert cuts.last_in(cuts.hour_file(root, cut(6))) == cut(6)
+    assert [as_of(in_store, batch) for batch in range(7)] == [0, 1, 2, 3, 3, 3, 6]
+    assert cuts.last_in(cuts.hour_file(in_store, cut(6))) == cut(6)

@@ -18,8 +18,7 @@ from deltaworks.lakehouse import layout, old_versions
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.retention import Retention
-from deltaworks.object_path import connect
-from tests.support import object_stores
+from deltaworks.object_path import ObjectPath
 from tests.unit.lakehouse import publication_lake
 from tests.unit.lakehouse.lake import (
     DEAD,
@@ -36,12 +35,6 @@ from tests.unit.lakehouse.lake import (
 )
 from tests.unit.lakehouse.publication_lake import Stream, contents, request_for
 from tests.unit.lakehouse.test_pages import Windows, hour, many
-
-
-@pytest.fixture
-def root(tmp_path: Path, store: None) -> Path:
-    """An empty place in the store."""
-    return connect(f"s3://{object_stores.BUCKET}/{tmp_path.name}", object_stores.access(), tmp_path / "local")
 
 
 @pytest.fixture(autouse=True)
@@ -64,72 +57,72 @@ def crash_at(point: str) -> None:
 
 
 def test_tables_hold_what_the_batches_said_and_none_of_it_is_on_this_machine(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_store: ObjectPath, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    committer, expected = run(root, 5)
+    monkeypatch.chdir(here)
+    committer, expected = run(in_store, 5)
     committer.refresh_snapshots(force=True)
     committer.publish_cut()
     committer.close()
 
-    check(root, expected)
-    here = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert here
-    assert all(layout.CONTROL_FOLDER in path.parts for path in here), "what every start makes anew, for its tasks"
-    assert {path.name for path in root.iterdir()} == {"_cuts", *committer.tables}
+    check(in_store, expected)
+    found = [path for path in here.rglob("*") if path.is_file()]
+    assert found
+    assert all(layout.CONTROL_FOLDER in path.parts for path in found), "what every start makes anew, for its tasks"
+    assert {path.name for path in in_store.iterdir()} == {"_cuts", *committer.tables}
 
 
 @pytest.mark.parametrize("point", ["delta.after_commit:users_changelog", "delta.before_commit:counts"])
-def test_a_crash_between_the_commits_of_two_tables_is_repeated_exactly(root: Path, point: str) -> None:
-    committer, expected = run(root, 3)
+def test_a_crash_between_the_commits_of_two_tables_is_repeated_exactly(in_store: ObjectPath, point: str) -> None:
+    committer, expected = run(in_store, 3)
     batch_id = 3
     crashed = deepcopy(expected)
     crash_at(point)
     with pytest.raises(Crash):
-        committer.commit(batch_id, write_batch(task_tables(root), batch_id, crashed))
+        committer.commit(batch_id, write_batch(task_tables(in_store), batch_id, crashed))
     committer._threads.shutdown()  # a thread of a dead process commits no more; one of a test would
     committer.settle()
 
-    again = open_tables(root)
-    repeated = again.commit(batch_id, write_batch(task_tables(root), batch_id, expected))
+    again = open_tables(in_store)
+    repeated = again.commit(batch_id, write_batch(task_tables(in_store), batch_id, expected))
     again.refresh_snapshots(force=True)
 
     assert "orders" in skipped(repeated)
     assert "counts" not in skipped(repeated) or point != "delta.before_commit:counts"
-    check(root, expected)
+    check(in_store, expected)
 
 
-def test_a_batch_that_is_run_again_after_its_commit_counts_once(root: Path) -> None:
+def test_a_batch_that_is_run_again_after_its_commit_counts_once(in_store: ObjectPath) -> None:
     expected = Expected()
     for batch_id in range(3):
         before = deepcopy(expected)
-        open_tables(root).commit(batch_id, write_batch(task_tables(root), batch_id, expected))
-        again = write_batch(task_tables(root), batch_id, before)
-        assert skipped(open_tables(root).commit(batch_id, again)) == {write.table for write in again}
-        assert not any((root / write.table / new.path).exists() for write in again for new in write.added)
-    open_tables(root).refresh_snapshots(force=True)
+        open_tables(in_store).commit(batch_id, write_batch(task_tables(in_store), batch_id, expected))
+        again = write_batch(task_tables(in_store), batch_id, before)
+        assert skipped(open_tables(in_store).commit(batch_id, again)) == {write.table for write in again}
+        assert not any((in_store / write.table / new.path).exists() for write in again for new in write.added)
+    open_tables(in_store).refresh_snapshots(force=True)
 
-    check(root, expected)
+    check(in_store, expected)
 
 
-def test_an_older_generation_cannot_commit(root: Path) -> None:
-    zombie, expected = open_tables(root, generation=1), Expected()
-    zombie.commit(0, write_batch(task_tables(root), 0, expected))
-    written_before = write_batch(task_tables(root), 1, deepcopy(expected))
+def test_an_older_generation_cannot_commit(in_store: ObjectPath) -> None:
+    zombie, expected = open_tables(in_store, generation=1), Expected()
+    zombie.commit(0, write_batch(task_tables(in_store), 0, expected))
+    written_before = write_batch(task_tables(in_store), 1, deepcopy(expected))
 
-    newer = open_tables(root, generation=2)
+    newer = open_tables(in_store, generation=2)
 
     with pytest.raises(FencedError, match=r"Generation 1 .* generation 2 has taken over"):
         zombie.commit(1, written_before)
     with pytest.raises(FencedError, match="generation 2 has taken over"):
-        open_tables(root, generation=1)
-    newer.commit(1, write_batch(task_tables(root), 1, expected))
+        open_tables(in_store, generation=1)
+    newer.commit(1, write_batch(task_tables(in_store), 1, expected))
     newer.refresh_snapshots(force=True)
-    check(root, expected)
+    check(in_store, expected)
 
 
-def test_a_batch_rewrites_only_the_pages_of_windows_that_it_touches(root: Path) -> None:
-    windows = Windows(root)
+def test_a_batch_rewrites_only_the_pages_of_windows_that_it_touches(in_store: ObjectPath) -> None:
+    windows = Windows(in_store)
     windows.batch(*many(40, 0), *many(40, 1))
     before = set(windows.pages())
 
@@ -145,20 +138,22 @@ def test_a_batch_rewrites_only_the_pages_of_windows_that_it_touches(root: Path) 
 
 
 def test_a_publication_replaces_what_the_stream_had_written_and_its_rollback_brings_it_back(
-    root: Path, tmp_path: Path
+    in_store: ObjectPath, here: Path
 ) -> None:
-    live = Stream(root / "live")
+    live = Stream(in_store / "live")
     live.run(5)
     live.committer.settle()
-    staging = live.replay(root / "staging", "run-1", 1)
+    staging = live.replay(in_store / "staging", "run-1", 1)
     live.committer.refresh_snapshots(force=True)
     before, old = contents(live.root), deepcopy(live.rows)
 
-    publication_lake.publish(live, staging, request_for(staging, days=(0, 1)), tmp_path / "publications")
+    publication_lake.publish(live, staging, request_for(staging, days=(0, 1)), here / "publications")
     publication_lake.check(live)
     assert contents(live.root) != before
 
-    done = publication.rollback(live.committer, tmp_path / "publications", "run-1")
+    for table in live.committer.tables.values():
+        table.log.expire(1 << 60)  # what the publication has removed is kept elsewhere
+    done = publication.rollback(live.committer, here / "publications", "run-1")
     live.rows = old
 
     assert done.state == "rolled back"
@@ -167,18 +162,18 @@ def test_a_publication_replaces_what_the_stream_had_written_and_its_rollback_bri
     publication_lake.check(live)
 
 
-def test_old_versions_and_strays_are_cleaned_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_versions_and_strays_are_cleaned_up(in_store: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> None:
     options = TableOptions(retention=Retention.only(timedelta(0)))
-    committer = TableCommitter(root, "shop", QUERY, SINKS, DEAD, options=options)
+    committer = TableCommitter(in_store, "shop", QUERY, SINKS, DEAD, options=options)
     committer.open(1)
-    tables, expected = task_tables(root), Expected()
+    tables, expected = task_tables(in_store), Expected()
     for batch_id in range(6):
         committer.commit(batch_id, write_batch(tables, batch_id, expected))
     committer.close()
-    lost = write_batch(task_tables(root), 6, deepcopy(expected))
-    strays = [root / write.table / new.path for write in lost for new in write.added]
+    lost = write_batch(task_tables(in_store), 6, deepcopy(expected))
+    strays = [in_store / write.table / new.path for write in lost for new in write.added]
 
-    too_early = TableCommitter(root, "shop", QUERY, SINKS, DEAD, options=options)
+    too_early = TableCommitter(in_store, "shop", QUERY, SINKS, DEAD, options=options)
     too_early.open(1)
     sweep(too_early)
     assert all(path.exists() for path in strays), "the clock of the store may be behind ours"
@@ -186,17 +181,17 @@ def test_old_versions_and_strays_are_cleaned_up(root: Path, monkeypatch: pytest.
 
     later_ms = clock.wall_ms() + 16 * 60_000
     monkeypatch.setattr(old_versions, "wall_ms", lambda: later_ms)
-    again = TableCommitter(root, "shop", QUERY, SINKS, DEAD, options=options)
+    again = TableCommitter(in_store, "shop", QUERY, SINKS, DEAD, options=options)
     again.open(1)
     sweep(again)
 
     for name, table in again.tables.items():
-        there = {path.relative_to(root / name).as_posix() for path in (root / name).rglob("*.parquet")}
+        there = {path.relative_to(in_store / name).as_posix() for path in (in_store / name).rglob("*.parquet")}
         kept = {path for path in there if not path.startswith("_")}
         assert kept == set(table.log.files) | {path for _, path in table.log.tombstones}
-        trashed = {path.name for path in (root / name / layout.TRASH_FOLDER).rglob("*.parquet")}
-        assert trashed == {path.name for path in strays if path.is_relative_to(root / name)}
+        trashed = {path.name for path in (in_store / name / layout.TRASH_FOLDER).rglob("*.parquet")}
+        assert trashed == {path.name for path in strays if path.is_relative_to(in_store / name)}
         table.housekeeping._trash.expire(2 * later_ms)
-        assert not (root / name / layout.TRASH_FOLDER).exists()
+        assert not (in_store / name / layout.TRASH_FOLDER).exists()
     again.refresh_snapshots(force=True)
-    check(root, expected)
+    check(in_store, expected)
