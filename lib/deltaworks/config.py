@@ -359,12 +359,8 @@ def own_kafka(file: Path) -> Cluster | None:
     Raises:
         ConfigurationError: the file cannot be used.
     """
-    try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if (document := _written_by_stack(file, "deltaworks up kafka --secured")) is None:
         return None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{file} cannot be read: {error}.", hint="deltaworks up kafka --secured") from error
     bootstrap, settings = document.pop("bootstrap", None), _table(document.pop("kafka", {}), "kafka", file)
     if document or not isinstance(bootstrap, str):
         raise ConfigurationError(f"{file} is not as the stack has written it.", hint="deltaworks up kafka --secured")
@@ -404,12 +400,8 @@ def with_own_s3(values: Values, file: Path) -> Values:
     Raises:
         ConfigurationError: the file cannot be used.
     """
-    try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if (document := _written_by_stack(file, "deltaworks up s3")) is None:
         return values
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{file} cannot be read: {error}.", hint="deltaworks up s3") from error
     own = _settings("s3", _table(document.get("s3", {}), "s3", file), "s3", file)
     if "endpoint" not in own:
         raise ConfigurationError(f"{file} is not as the stack has written it.", hint="deltaworks up s3")
@@ -421,6 +413,16 @@ def with_own_s3(values: Values, file: Path) -> Values:
     return replace(
         values, tables={**values.tables, table: {**own, **named}}, table_origins=origins | dict(values.table_origins)
     )
+
+
+def _written_by_stack(file: Path, command: str) -> dict[str, Any] | None:
+    """What a file of the stack says, which a command writes; None: there is none."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}.", hint=command) from error
 
 
 def kafka_variable(name: str) -> str:

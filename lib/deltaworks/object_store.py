@@ -224,12 +224,9 @@ class S3Bucket:
         """Content and version of an object; None: there is none."""
 
         def read() -> Stored | None:
-            try:
-                answer = self._client.get_object(Bucket=self.name, Key=key)
-            except ClientError as error:
-                if _code(error) in _ABSENT:
-                    return None
-                raise
+            answer = _unless_absent(partial(self._client.get_object, Bucket=self.name, Key=key))
+            if answer is None:
+                return None
             data = answer["Body"].read()
             if answer["Metadata"].get(_SHA256, wanted := _digest(data)) != wanted:
                 raise IncompleteReadError(actual_bytes=len(data), expected_bytes=answer["ContentLength"])
@@ -238,16 +235,9 @@ class S3Bucket:
         return self._ask(read, "read", key)
 
     def about(self, key: str) -> About | None:
-        def look() -> About | None:
-            try:
-                found = self._client.head_object(Bucket=self.name, Key=key)
-            except ClientError as error:
-                if _code(error) in _ABSENT:
-                    return None
-                raise
-            return About(found["ContentLength"], found["LastModified"].timestamp())
-
-        return self._ask(look, "look at", key)
+        look = partial(self._client.head_object, Bucket=self.name, Key=key)
+        found = self._ask(partial(_unless_absent, look), "look at", key)
+        return None if found is None else About(found["ContentLength"], found["LastModified"].timestamp())
 
     def children(self, prefix: str) -> tuple[list[str], list[str]]:
         folders: list[str] = []
@@ -263,17 +253,9 @@ class S3Bucket:
                 yield each["Key"], About(each["Size"], each["LastModified"].timestamp())
 
     def copy(self, key: str, to: str) -> bool:
-        def copied() -> bool:
-            try:
-                source: CopySourceTypeDef = {"Bucket": self.name, "Key": key}
-                self._client.copy_object(Bucket=self.name, Key=to, CopySource=source)
-            except ClientError as error:
-                if _code(error) in _ABSENT:
-                    return False
-                raise
-            return True
-
-        return self._ask(copied, "copy", key)
+        source: CopySourceTypeDef = {"Bucket": self.name, "Key": key}
+        copy = partial(self._client.copy_object, Bucket=self.name, Key=to, CopySource=source)
+        return self._ask(partial(_unless_absent, copy), "copy", key) is not None
 
     def delete(self, keys: Iterable[str]) -> None:
         all_keys = list(keys)
@@ -379,13 +361,8 @@ class S3Bucket:
     def _writer(self, key: str) -> str | None:
         """The token of who has written an object, empty if it is not one of ours; None: there is no object."""
         requests["HEAD"] += 1
-        try:
-            answer = self._client.head_object(Bucket=self.name, Key=key)
-        except ClientError as error:
-            if _code(error) in _ABSENT:
-                return None
-            raise
-        return answer["Metadata"].get(_TOKEN, "")
+        answer = _unless_absent(partial(self._client.head_object, Bucket=self.name, Key=key))
+        return None if answer is None else answer["Metadata"].get(_TOKEN, "")
 
     def _ask(self, request: Callable[[], T], verb: str, key: str) -> T:
         """Repeats a request until it has an answer."""
@@ -510,6 +487,16 @@ def _code(error: ClientError) -> str:
 
 def _status(error: ClientError) -> int:
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _unless_absent(request: Callable[[], T]) -> T | None:
+    """The answer to a request; None: there is no such object."""
+    try:
+        return request()
+    except ClientError as error:
+        if _code(error) in _ABSENT:
+            return None
+        raise
 
 
 def _may_pass(error: Exception) -> bool:

@@ -21,6 +21,7 @@ from deltaworks.stack import ports, seaweedfs
 from deltaworks.stack.components import read_components
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
 from tests.support.live_stack import listening
+from tests.support.object_stores import with_free_ports
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -32,11 +33,7 @@ PATIENCE_S = 60
 
 def settings_of(home: Path) -> Settings:
     """With ports that nobody has."""
-    settings = own_settings(home)
-    while True:
-        settings = replace(settings, s3_port=ports.free_ports(1)[0])
-        if all(map(ports.is_free, seaweedfs.inner_ports(settings).values())):
-            return settings
+    return with_free_ports(own_settings(home))
 
 
 @pytest.fixture(scope="module")

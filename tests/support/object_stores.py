@@ -11,12 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal
 
 from deltaworks.object_store import ObjectStoreAccess, S3Bucket, S3Files
-from deltaworks.stack import ports
+from deltaworks.settings import Settings
+from deltaworks.stack import ports, seaweedfs
 
 ENDPOINT = "DELTAWORKS_TESTS_S3"
 """Variable with the endpoint, for processes that tests start."""
@@ -40,6 +42,14 @@ def access(endpoint: str | None = None) -> ObjectStoreAccess:
 def make(root: Path) -> S3Files:
     """The files of a test, whose folder is their prefix."""
     return S3Files(S3Bucket(access(), BUCKET, patience_s=20), root.as_posix())
+
+
+def with_free_ports(settings: Settings) -> Settings:
+    """Settings whose stack has an object store on ports that nobody has."""
+    while True:
+        settings = replace(settings, s3_port=ports.free_ports(1)[0])
+        if all(map(ports.is_free, seaweedfs.inner_ports(settings).values())):
+            return settings
 
 
 @contextmanager

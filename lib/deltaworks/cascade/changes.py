@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -16,8 +15,7 @@ from deltaworks.batch.job import DAY, BatchJob
 from deltaworks.lakehouse import catalog
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.publish.comparison import Limits, Sample, TableComparison, day_counts, shown, total
-from deltaworks.lakehouse.publish.differences import CONDITION, KINDS, Kind, engine, rows_of, unordered
-from deltaworks.lakehouse.reading import LocalCopies
+from deltaworks.lakehouse.publish.differences import CONDITION, KINDS, Kind, copies_for, engine, rows_of, unordered
 from deltaworks.lakehouse.sandbox import identifier
 
 
@@ -39,11 +37,8 @@ def changes(
     kinds: dict[dt.date, Counter[Kind]] = defaultdict(Counter)
     columns: Counter[str] = Counter(dict.fromkeys((c.name for c in job.columns if c.name not in job.key), 0))
     samples: dict[Kind, list[Sample]] = {kind: [] for kind in KINDS}
-    with (
-        engine(limits.memory_mb, limits.folder) as duck,
-        tempfile.TemporaryDirectory(prefix="copies-", dir=limits.folder) as copied,
-    ):
-        copies = LocalCopies(Path(copied))
+    with engine(limits.memory_mb, limits.folder) as duck:
+        copies = copies_for(duck)
         for day in sorted(days):
             sides = _of_day(before, day), _of_day(after, day)
             copies.fetch([path for side in sides for path in side])

@@ -10,7 +10,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from deltaworks.errors import TableError
+from deltaworks.files import contents
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.reading import parquet_file
 from deltaworks.object_path import ObjectPath
@@ -31,7 +32,6 @@ _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parqu
 _EITHER = re.compile(r"^(\d{20})\.(json|checkpoint.*\.parquet)$")
 _TEMPORARY = re.compile(r"^\.(\d{20}\.json|\d{20}\.checkpoint\.parquet|_last_checkpoint)\.\d+-[0-9a-f]{8}$")
 LAST_CHECKPOINT = "_last_checkpoint"
-_SIDE_BY_SIDE = 16
 
 
 class TornError(Exception):
@@ -106,11 +106,12 @@ def read(folder: Path, number: int) -> Version | None:
 
 def ahead(folder: Path, numbers: Sequence[int]) -> dict[int, bytes]:
     """Contents of versions, for `decoded`, read side by side where each of them takes a request; none elsewhere."""
-    if not isinstance(folder, ObjectPath) or len(numbers) < 2:
-        return {}
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as threads:
-        found = threads.map(folder.store.read, ((folder / file_name(number)).key for number in numbers))
-        return {number: data for number, data in zip(numbers, found, strict=True) if data is not None}
+    found: dict[int, bytes] = {}
+    if isinstance(folder, ObjectPath):
+        with suppress(FileNotFoundError):  # deleted meanwhile; whoever needs it reads it himself
+            for number, data in zip(numbers, contents(folder / file_name(each) for each in numbers), strict=False):
+                found[number] = data
+    return found
 
 
 def decoded(folder: Path, number: int, data: bytes) -> Version:

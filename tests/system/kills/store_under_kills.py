@@ -12,10 +12,10 @@ import pytest
 from deltaworks import config
 from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
-from deltaworks.stack import ports, seaweedfs
 from deltaworks.stack.lifecycle import down, up
 from deltaworks.stack.state import read_state
 from tests.support.live_stack import await_restart
+from tests.support.object_stores import with_free_ports
 
 ADDRESS = "s3://deltaworks/tables"
 
@@ -49,10 +49,7 @@ class StoreUnderKills:
 @contextmanager
 def stored(settings: Settings) -> Iterator[StoreUnderKills]:
     """An object store in a home, with the tables of the home; delta-rs of this process knows how to reach it."""
-    while True:
-        settings = replace(settings, s3_port=ports.free_ports(1)[0])
-        if all(map(ports.is_free, seaweedfs.inner_ports(settings).values())):
-            break
+    settings = with_free_ports(settings)
     up(settings, only=["s3"], tethered=True)
     try:
         values = config.with_own_s3(settings.values, Settings.s3_access_in(settings.home))

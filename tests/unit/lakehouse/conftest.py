@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deltaworks import faults
 from deltaworks.object_path import ObjectPath, access_of, connect
 from tests.support import object_stores
 
@@ -21,6 +22,13 @@ def store() -> Iterator[None]:
         for name, value in object_stores.access(endpoint).bucket(object_stores.BUCKET).options().items():
             patch.setenv(name, value)  # for tests that open tables with delta-rs
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_faults() -> Iterator[None]:
+    """What a test has armed ends with it."""
+    yield
+    faults.arm(None)
 
 
 @pytest.fixture

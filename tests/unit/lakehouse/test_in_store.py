@@ -5,14 +5,13 @@ All tests of this folder run there with DELTAWORKS_TESTS_TABLES=s3, which takes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from deltaworks import clock, faults
+from deltaworks import clock
 from deltaworks.errors import FencedError
 from deltaworks.lakehouse import layout, old_versions
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
@@ -20,6 +19,7 @@ from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.retention import Retention
 from deltaworks.object_path import ObjectPath
 from tests.unit.lakehouse import publication_lake
+from tests.unit.lakehouse.crashes import Crash, crash_at
 from tests.unit.lakehouse.lake import (
     DEAD,
     QUERY,
@@ -35,25 +35,6 @@ from tests.unit.lakehouse.lake import (
 )
 from tests.unit.lakehouse.publication_lake import Stream, contents, request_for
 from tests.unit.lakehouse.test_pages import Windows, hour, many
-
-
-@pytest.fixture(autouse=True)
-def no_faults() -> Iterator[None]:
-    yield
-    faults.arm(None)
-
-
-class Crash(Exception):
-    """Stands for the end of the process."""
-
-
-def crash_at(point: str) -> None:
-    def hook(reached: str) -> None:
-        if reached == point:
-            faults.arm(None)
-            raise Crash(point)
-
-    faults.arm(hook)
 
 
 def test_tables_hold_what_the_batches_said_and_none_of_it_is_on_this_machine(

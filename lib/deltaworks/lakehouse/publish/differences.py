@@ -106,6 +106,12 @@ def engine(memory_mb: int, folder: Path | None = None) -> Iterator[duckdb.DuckDB
         yield connection
 
 
+def copies_for(connection: duckdb.DuckDBPyConnection) -> LocalCopies:
+    """Copies of files for an `engine`; they go with its temporary files."""
+    (spilled,) = connection.sql("SELECT current_setting('temp_directory')").fetchall()[0]
+    return LocalCopies(Path(spilled))
+
+
 class Differences:
     """The differences of one table.
 
@@ -131,8 +137,7 @@ class Differences:
     ) -> None:
         self._connection, self._schema, self._source, self._scope = connection, schema, source, scope
         self._same_batches = same_batches
-        (spilled,) = connection.sql("SELECT current_setting('temp_directory')").fetchall()[0]
-        self._copies = LocalCopies(Path(spilled))
+        self._copies = copies_for(connection)
         self.cells = self._cells()
         self._summed = {number: str(cell.column) for number, cell in enumerate(self.cells) if cell.column in summed}
 

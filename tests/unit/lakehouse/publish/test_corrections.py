@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from deltaworks import faults
 from deltaworks.lakehouse.publish import corrected_rows, corrections, publication
 from deltaworks.lakehouse.publish.corrected_rows import Change
 from deltaworks.lakehouse.publish.corrections import CorrectionsRequest, KeptCorrections
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
+from tests.unit.lakehouse.crashes import Crash, crash_at
 from tests.unit.lakehouse.publication_lake import Stream, contents, request_for
 
 TOLD = ("orders", "users", "counts")
@@ -45,25 +45,6 @@ def staging(base: tuple[Stream, Stream]) -> Stream:
 @pytest.fixture
 def publications(tmp_path: Path) -> Path:
     return tmp_path / "publications"
-
-
-@pytest.fixture(autouse=True)
-def no_faults() -> Iterator[None]:
-    yield
-    faults.arm(None)
-
-
-class Crash(Exception):
-    """Stands for the end of the process."""
-
-
-def crash_at(point: str) -> None:
-    def hook(reached: str) -> None:
-        if reached == point:
-            faults.arm(None)
-            raise Crash(point)
-
-    faults.arm(hook)
 
 
 def request(staging: Stream, **options: Any) -> PublicationRequest:

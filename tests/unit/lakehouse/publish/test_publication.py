@@ -6,7 +6,6 @@ import errno
 import json
 import shutil
 import time
-from collections.abc import Iterator
 from copy import deepcopy
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +24,7 @@ from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.retention import Retention
 from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
+from tests.unit.lakehouse.crashes import Crash, crash_at
 from tests.unit.lakehouse.lake import sweep
 from tests.unit.lakehouse.publication_lake import (
     DAY_MS,
@@ -66,27 +66,6 @@ def staging(base: tuple[Stream, Stream]) -> Stream:
 @pytest.fixture
 def publications(tmp_path: Path) -> Path:
     return tmp_path / "publications"
-
-
-@pytest.fixture(autouse=True)
-def no_faults() -> Iterator[None]:
-    yield
-    faults.arm(None)
-
-
-class Crash(Exception):
-    """Stands for the end of the process."""
-
-
-def crash_at(point: str) -> None:
-    """The next time that it gets there, and once only."""
-
-    def hook(reached: str) -> None:
-        if reached == point:
-            faults.arm(None)
-            raise Crash(point)
-
-    faults.arm(hook)
 
 
 def files_of(stream: Stream) -> dict[str, set[str]]:
