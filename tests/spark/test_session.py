@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from deltaworks.spark import session
 from tests.support.live_stack import listening
+from tests.support.processes import words
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
@@ -49,13 +49,6 @@ def test_threads_without_a_session_write_no_java(spark: SparkSession, tmp_path: 
     assert factory == "NO_CODEGEN"
 
 
-def words(process: psutil.Process) -> list[str]:
-    """Its command line; nothing of one that has ended."""
-    with suppress(psutil.NoSuchProcess):
-        return process.cmdline()
-    return []
-
-
 def test_a_session_listens_on_loopback_only_and_shows_its_secret_to_nobody(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize(range(4), 2).map(str).collect() == ["0", "1", "2", "3"]
     context = spark.sparkContext
@@ -67,8 +60,6 @@ def test_a_session_listens_on_loopback_only_and_shows_its_secret_to_nobody(spark
     security = context._jsc.sc().env().securityManager()
     assert security.isAuthenticationEnabled()
     secrets = [security.getSecretKey(), gateway.java_parameters.auth_token]
-    shown = [
-        word for process in [psutil.Process(), *psutil.Process().children(recursive=True)] for word in words(process)
-    ]
+    shown = words(psutil.Process())
     assert all(secrets)
     assert not [secret for secret in secrets if any(secret in word for word in shown)]

@@ -53,6 +53,15 @@ def show_stacks(process: subprocess.Popen[bytes], settle_s: float = 2.0) -> None
         time.sleep(settle_s)
 
 
+def words(process: psutil.Process) -> list[str]:
+    """What command lines show, of it and of all below it; nothing of those that end meanwhile."""
+    found: list[str] = []
+    for each in processes.family(process):
+        with suppress(psutil.NoSuchProcess):
+            found += each.cmdline()
+    return found
+
+
 def is_gone(process: psutil.Process | int) -> bool:
     """Whether it runs no more. One that still waits for its parent is gone: an orphan's new parent may be slow."""
     try:
