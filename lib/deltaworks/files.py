@@ -236,6 +236,14 @@ def link(source: Path, target: Path) -> None:
             shutil.copyfile(source, target)
 
 
+def link_all(pairs: Iterable[tuple[Path, Path]]) -> None:
+    """As `link`, for several files; those of an object store are copied side by side."""
+    begun = [_threads().submit(link, source, target) for source, target in pairs]
+    wait(begun)
+    for each in begun:
+        each.result()
+
+
 def contents(paths: Iterable[Path]) -> Iterator[bytes]:
     """The contents of files, in order; some of an object store are read ahead.
 
@@ -252,6 +260,23 @@ def contents(paths: Iterable[Path]) -> Iterator[bytes]:
             yield ahead.popleft().result()
     while ahead:
         yield ahead.popleft().result()
+
+
+def part(path: Path, start: int, size: int) -> bytes:
+    """Some bytes of a file, fewer if it ends before; of an object store, no others are read.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    if size == 0:
+        return b""
+    if isinstance(path, ObjectPath):
+        if (data := path.store.read_part(path.key, start, size)) is None:
+            raise FileNotFoundError(f"{path} is not there")
+        return data
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(size)
 
 
 def sizes(paths: Sequence[Path]) -> list[int | None]:

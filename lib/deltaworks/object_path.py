@@ -50,6 +50,9 @@ class Bucket(Protocol):
     def read(self, key: str) -> bytes | None:
         """The content of an object; None: there is none."""
 
+    def read_part(self, key: str, start: int, size: int) -> bytes | None:
+        """Some bytes of an object, fewer if it ends before; None: there is none."""
+
     def about(self, key: str) -> About | None:
         """Size and time of an object; None: there is none."""
 

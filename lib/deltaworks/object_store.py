@@ -162,6 +162,10 @@ class S3Bucket:
     def __str__(self) -> str:
         return f"s3://{self.name}/"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process makes a client of its own."""
+        return type(self), (self.access, self.name)
+
     def put(self, key: str, data: bytes) -> None:
         if len(data) > _PART_BYTES:
             self._put_parts(key, (data[at : at + _PART_BYTES] for at in range(0, len(data), _PART_BYTES)))
@@ -231,6 +235,21 @@ class S3Bucket:
             if answer["Metadata"].get(_SHA256, wanted := _digest(data)) != wanted:
                 raise IncompleteReadError(actual_bytes=len(data), expected_bytes=answer["ContentLength"])
             return Stored(data, answer["ETag"])
+
+        return self._ask(read, "read", key)
+
+    def read_part(self, key: str, start: int, size: int) -> bytes | None:
+        wanted = f"bytes={start}-{start + size - 1}"
+        get = partial(self._client.get_object, Bucket=self.name, Key=key, Range=wanted)
+
+        def read() -> bytes | None:
+            answer = _unless_absent(get)
+            if answer is None:
+                return None
+            data: bytes = answer["Body"].read()
+            if len(data) != answer["ContentLength"]:
+                raise IncompleteReadError(actual_bytes=len(data), expected_bytes=answer["ContentLength"])
+            return data
 
         return self._ask(read, "read", key)
 

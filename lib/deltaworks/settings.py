@@ -103,6 +103,9 @@ class Settings:
     tables_address: str | None = None
     """Where the tables are, `s3://<bucket>/<prefix>`; None: in the home. DELTAWORKS_TABLES, which may say `home`;
     `[s3]` says how to get there."""
+    storage_address: str | None = None
+    """Where everything is that a stream needs to go on, `s3://<bucket>/<prefix>`, and its tables, unless
+    `tables_address` says another place; None: in the home. DELTAWORKS_STORAGE, which may say `home`."""
     docs_url: str | None = None
     """Where the documentation is as a site (`make docs`), for links to the runbooks; DELTAWORKS_DOCS_URL."""
     python_path: tuple[Path, ...] = ()
@@ -136,6 +139,7 @@ class Settings:
         code = _folder(env, "DELTAWORKS_CODE")
         user_cache = _folder(env, "XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache"
         default = cls(project=project, home=project, infra=project, cache=project)
+        storage = _object_store(env, "DELTAWORKS_STORAGE")
         options = env.get("DELTAWORKS_BROKER_OPTIONS")
         return cls(
             project=project,
@@ -170,7 +174,8 @@ class Settings:
             query_memory_mb=_number(env, "DELTAWORKS_QUERY_MEMORY_MB", default.query_memory_mb),
             query_frame_mb=_number(env, "DELTAWORKS_QUERY_FRAME_MB", default.query_frame_mb),
             query_seconds=_number(env, "DELTAWORKS_QUERY_SECONDS", default.query_seconds),
-            tables_address=_object_store(env, "DELTAWORKS_TABLES"),
+            tables_address=_object_store(env, "DELTAWORKS_TABLES", "" if storage is None else f"{storage}/tables"),
+            storage_address=storage,
             docs_url=_link(env, "DELTAWORKS_DOCS_URL"),
             python_path=_python_path(env, project, code),
             start_offsets=_choice(env, "DELTAWORKS_START_OFFSETS", default.start_offsets, ("earliest", "latest")),
@@ -228,6 +233,7 @@ class Settings:
             "HTTPS_PROXY": self.https_proxy,
             "DELTAWORKS_DOCS_URL": self.docs_url,
             "DELTAWORKS_TABLES": self.tables_address or _HOME,  # `deltaworks.toml` may say another place
+            "DELTAWORKS_STORAGE": self.storage_address or _HOME,
             "DELTAWORKS_CODE": self.code,
             "DELTAWORKS_FAULT_HOOK": self.fault_hook,
             "DELTAWORKS_AIRFLOW_USERS": self.airflow_users,
@@ -386,9 +392,15 @@ class Settings:
     @property
     def remote(self) -> Remote | None:
         """The object store that has the tables; None: they are in the home."""
-        if self.tables_address is None:
-            return None
-        return Remote(self.tables_address, self.values.table("s3"), self.local_tables)
+        return self._remote(self.tables_address)
+
+    @property
+    def storage(self) -> Remote | None:
+        """The object store that has what streams need to go on; None: the home has it."""
+        return self._remote(self.storage_address)
+
+    def _remote(self, address: str | None) -> Remote | None:
+        return None if address is None else Remote(address, self.values.table("s3"), self.local_tables)
 
     @staticmethod
     def s3_access_in(home: Path) -> Path:
@@ -397,16 +409,25 @@ class Settings:
 
     @property
     def pipelines(self) -> Path:
-        """One folder per pipeline."""
+        """One folder per pipeline, with what this machine has of it."""
         return self.home / "pipelines"
 
+    @property
+    def lasting_pipelines(self) -> Path:
+        """One folder per pipeline, with what it needs to go on, here or on another machine."""
+        return self.pipelines if self.storage is None else self.storage.path / "pipelines"
+
     def pipeline(self, name: str) -> Path:
-        """Checkpoint, local stores, batch records, heartbeat and lease of one pipeline.
+        """Local stores, heartbeat and lease of one pipeline.
 
         Raises:
             ConfigurationError: the name would lead elsewhere.
         """
         return self.pipelines / PIPELINE.checked(name, self.pipelines)
+
+    def lasting_pipeline(self, name: str) -> Path:
+        """Checkpoint and batch records of one pipeline; raises like `pipeline`."""
+        return self.lasting_pipelines / PIPELINE.checked(name, self.pipelines)
 
     @property
     def broker_port(self) -> int:
@@ -466,8 +487,8 @@ def _link(env: Values, name: str) -> str | None:
     return None if value is None else value.rstrip("/")
 
 
-def _object_store(env: Values, name: str) -> str | None:
-    value = (env.get(name) or _HOME).rstrip("/")
+def _object_store(env: Values, name: str, default: str = "") -> str | None:
+    value = (env.get(name) or default or _HOME).rstrip("/")
     if value == _HOME:
         return None
     if not _ADDRESS.fullmatch(value):

@@ -387,12 +387,12 @@ class InProcessStream:
             bootstrap=self.settings.bootstrap,
             query_id=self.query_id,
             generation=self._generation,
-            fence=str(self.paths.fence),
+            fence=self.paths.fence,
             local_root=str(self._local),
             tables_root=self.settings.tables,
             tasks=self.tasks,
             exchange_partitions=self._exchange_partitions,
-            commits=None if self._commits is None else str(self._commits),
+            commits=self._commits,
         )
         if self.kafka is None:
             control_topic.prepare(config.bootstrap, self.pipeline.name, self.tasks)

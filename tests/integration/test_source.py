@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,8 +33,8 @@ def config(kafka: LiveStack, *topics: str, patterns: tuple[str, ...] = (), **opt
     stage = StageInput(stage=0, topics=topics, patterns=patterns, routes=(7,))
     partitions = dict.fromkeys((*topics, *options.get("global_topics", ())), 1)
     return SourceConfig(
-        bootstrap=kafka.bootstrap, partitions=partitions, stages=(stage,), intents=tempfile.mkdtemp(),
-        lineage="line", query_id="run", generation=1, code="", **options,
+        bootstrap=kafka.bootstrap, partitions=partitions, stages=(stage,), lineage="line",
+        intents=pickle.dumps(Path(tempfile.mkdtemp())), query_id="run", generation=1, code="", **options,
     )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ def rehearse(run: ReplayRun, report: Report) -> None:
     if not days:
         return
     behind = [jobs.load(settings, name) for name in days]
-    there = replace(settings, home=paths.rehearsed, tables_address=None)
+    there = replace(settings, home=paths.rehearsed, tables_address=None, storage_address=None)
     _clone_own(run, there.tables, behind)
     _clone_others(settings.tables, there.tables, run.pipeline.name, behind)
     found = []

@@ -46,7 +46,7 @@ def accept(
     from deltaworks.control.intents import Intents
     from deltaworks.control.lease import Lease
     from deltaworks.control.paths import PipelinePaths
-    from deltaworks.files import LocalFiles
+    from deltaworks.files import files_in
     from deltaworks.kafka import admin
 
     settings = Settings.from_environment()
@@ -56,7 +56,7 @@ def accept(
     pipeline, paths = jobs.load(settings, name), PipelinePaths.of(settings, name)
     plan = pipeline.plan()
     with Lease(paths.lease, name, fence.read(paths.fence)):
-        last = Intents(LocalFiles(paths.current.intents)).last()
+        last = Intents(files_in(paths.current.intents)).last()
         kept = stored_plan(paths.current.plan)
         if kept is None or (last is None and kept.start is None):
             raise ConfigurationError(f"Pipeline {name!r} has read nothing yet.", hint=f"deltaworks deploy {name}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import io
 import math
 import os
 import platform
@@ -32,12 +33,15 @@ import msgspec
 
 from deltaworks import clock
 from deltaworks.errors import ConfigurationError, IncompatibleCheckpointError
-from deltaworks.files import lock, make_folder, sync, sync_folder
+from deltaworks.files import lock, make_folder, replace_file, sync, sync_folder
 from deltaworks.names import FILE
 from deltaworks.settings import Settings
 
 FORMAT = 1
 _DIGITS = 24
+_PUT_AGAIN_S = 1_800.0
+"""An archive in an object store that is older than this is put there again when it is asked for, so that it counts as
+new: `retention` removes old ones."""
 _MANIFEST = "manifest.json"
 _PACKAGE = "deltaworks"
 _CHECKED = py_compile.PycInvalidationMode.CHECKED_HASH
@@ -83,6 +87,7 @@ def archive(settings: Settings) -> Code:
     if not _intact(code):
         _write(code, manifest, files)
     _touch(code)
+    _keep(settings, code, manifest)
     return code
 
 
@@ -98,7 +103,7 @@ def find(settings: Settings, digest: str) -> Code:
         IncompatibleCheckpointError: it is missing or was changed.
     """
     code = Code(digest, settings.archives / FILE.checked(digest, settings.archives))
-    if not _intact(code):
+    if not _intact(code) and not _fetch(settings, code):
         what = "was changed" if code.path.exists() else "is gone"
         raise IncompatibleCheckpointError(
             f"The archive of the code {code.path} {what}.",
@@ -106,6 +111,45 @@ def find(settings: Settings, digest: str) -> Code:
         )
     _touch(code)
     return code
+
+
+def _keep(settings: Settings, code: Code, manifest: Manifest) -> None:
+    """Puts an archive where other machines find it, if streams go on there."""
+    if (kept := stored(settings, code.digest)) is None:
+        return
+    with suppress(FileNotFoundError):
+        if clock.wall_s() - kept.stat().st_mtime < _PUT_AGAIN_S:
+            return
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in (_MANIFEST, *manifest.files):
+            file.write(code.path / name, name)
+    replace_file(kept, packed.getvalue())
+
+
+def _fetch(settings: Settings, code: Code) -> bool:
+    """Gets an archive that another machine has made; returns whether it is here now."""
+    if (kept := stored(settings, code.digest)) is None:
+        return False
+    try:
+        packed = kept.read_bytes()
+    except FileNotFoundError:
+        return False
+    make_folder(settings.archives)
+    with tempfile.TemporaryDirectory(prefix=f".{code.digest}.", dir=settings.archives) as temporary:
+        folder = Path(temporary)
+        with zipfile.ZipFile(io.BytesIO(packed)) as file:
+            file.extractall(folder)
+        manifest = _stored(Code(code.digest, folder))
+        if manifest is None or manifest.digest != code.digest:
+            return False
+        _write(code, manifest, {name: folder / name for name in manifest.files})
+    return _intact(code)
+
+
+def stored(settings: Settings, digest: str) -> Path | None:
+    """Where an archive is in the object store; None: there is none."""
+    return None if settings.storage is None else settings.storage.path / "code" / f"{digest}.zip"
 
 
 def other_versions(code: Code) -> list[str]:

@@ -1,4 +1,8 @@
-"""The files and folders of a pipeline, below `Settings.pipeline(name)`.
+"""The files and folders of a pipeline, below `Settings.pipeline(name)` and `Settings.lasting_pipeline(name)`.
+
+What a stream needs to go on, on whatever machine, is in the second one, which may be in an object store: checkpoints,
+the record of batches, the fence, what changes of tables have to be completed or taken back. All else is of this
+machine. In a home without an object store, both are one folder.
 
 A checkpoint here is Spark's, with what it was made for. The first one lies in the pipeline's own folder. A replay may
 hand its stores over to a new one (`spark.handover`), which then runs in its place; the pointer file says which one
@@ -12,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from deltaworks.control import checkpoint_folders
 from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.names import RUN
+from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
 
 _POINTER = re.compile(r"([0-9A-Za-z_-]+\n)+")
@@ -24,16 +30,33 @@ class CheckpointPaths:
     """Files and folders of one checkpoint."""
 
     root: Path
+    here: Path
+    """The folder of this machine for what may be lost."""
+
+    @classmethod
+    def at(cls, root: Path) -> CheckpointPaths:
+        """Those of a checkpoint that is on this machine."""
+        return cls(root, root)
 
     @property
     def spark(self) -> Path:
-        """Spark's own folder of offsets, commits and state."""
-        return self.root / "checkpoint"
+        """Spark's own folder of offsets, commits and state.
+
+        In an object store, each start has one of its own: what another driver still writes is in another folder.
+        """
+        return checkpoint_folders.current(self.root) if isinstance(self.root, ObjectPath) else self.root / "checkpoint"
+
+    @property
+    def all_of_spark(self) -> tuple[Path, ...]:
+        """All that Spark has ever written and is still there."""
+        if isinstance(self.root, ObjectPath):
+            return checkpoint_folders.everything(self.root)
+        return (self.root / "checkpoint",)
 
     @property
     def local(self) -> Path:
         """Local stores; can be lost."""
-        return self.root / "local"
+        return self.here / "local"
 
     @property
     def plan(self) -> Path:
@@ -46,18 +69,18 @@ class CheckpointPaths:
 
     @property
     def synced(self) -> Path:
-        """The last durable batch of Spark's checkpoint; see `spark.checkpoint_sync`."""
-        return self.root / "synced.json"
+        """The last durable batch of Spark's checkpoint, on a disk; see `spark.checkpoint_sync`."""
+        return self.here / "synced.json"
 
     @property
     def trash(self) -> Path:
-        """Files that were moved out of Spark's checkpoint."""
-        return self.root / "trash"
+        """Files that were moved out of Spark's checkpoint, on a disk."""
+        return self.here / "trash"
 
     @property
     def open_batch(self) -> Path:
         """Notes on the batch that was started last; see `runtime.batches.oversized`."""
-        return self.root / "open-batch.json"
+        return self.here / "open-batch.json"
 
     @property
     def accepted(self) -> Path:
@@ -67,7 +90,7 @@ class CheckpointPaths:
     @property
     def sizes(self) -> Path:
         """Sizes of records; see `runtime.batches.sizes`."""
-        return self.root / "record-sizes.json"
+        return self.here / "record-sizes.json"
 
     @property
     def initial_state(self) -> Path:
@@ -95,16 +118,24 @@ class PipelinePaths:
     """Files and folders of one pipeline."""
 
     root: Path
+    """On this machine."""
+    lasting: Path
+    """What it needs to go on."""
     QUESTIONS: ClassVar[str] = "questions"
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> PipelinePaths:
-        return cls(settings.pipeline(name))
+        return cls(settings.pipeline(name), settings.lasting_pipeline(name))
+
+    @classmethod
+    def at(cls, root: Path) -> PipelinePaths:
+        """Those of a pipeline that is on this machine only."""
+        return cls(root, root)
 
     @property
     def pointer(self) -> Path:
         """Names of the checkpoints that were switched to, a row each; the last one runs. No file: the first one."""
-        return self.root / "current"
+        return self.lasting / "current"
 
     @property
     def switched(self) -> tuple[str, ...]:
@@ -133,7 +164,7 @@ class PipelinePaths:
         """
         switched = self.switched
         if not switched:
-            return CheckpointPaths(self.root)
+            return self.first
         checkpoint = self.checkpoint_of(switched[-1])
         if not checkpoint.plan.exists():
             raise IncompatibleCheckpointError(
@@ -144,9 +175,14 @@ class PipelinePaths:
         return checkpoint
 
     @property
+    def first(self) -> CheckpointPaths:
+        """The first checkpoint."""
+        return CheckpointPaths(self.lasting, self.root)
+
+    @property
     def checkpoints(self) -> Path:
         """The checkpoints that follow the first one, a folder each."""
-        return self.root / "checkpoints"
+        return self.lasting / "checkpoints"
 
     def checkpoint_of(self, name: str) -> CheckpointPaths:
         """A checkpoint that follows another one, whether it runs or not.
@@ -155,11 +191,12 @@ class PipelinePaths:
             name: the id of the run that was handed over, which is also its query id; or the name that an erasure has
                 given it, whose query id is that of the checkpoint before.
         """
-        return CheckpointPaths(self.checkpoints / RUN.checked(name, self.checkpoints))
+        below = RUN.checked(name, self.checkpoints)
+        return CheckpointPaths(self.checkpoints / below, self.root / "checkpoints" / below)
 
     @property
     def batches(self) -> Path:
-        return self.root / "batches"
+        return self.lasting / "batches"
 
     @property
     def heartbeat(self) -> Path:
@@ -172,7 +209,7 @@ class PipelinePaths:
     @property
     def fence(self) -> Path:
         """The highest generation that was admitted; see `control.fence`."""
-        return self.root / "generation"
+        return self.lasting / "generation"
 
     @property
     def next_tick(self) -> Path:
@@ -192,17 +229,25 @@ class PipelinePaths:
     @property
     def publications(self) -> Path:
         """Publications of replays; see `lakehouse.publish.publication`."""
-        return self.root / "publications"
+        return self.lasting / "publications"
 
     @property
     def handovers(self) -> Path:
         """Handovers of this pipeline to replays; see `lakehouse.publish.ownership`."""
-        return self.root / "handovers"
+        return self.lasting / "handovers"
 
     def cascade(self, run_id: str) -> Path:
         """What was computed again behind a replay; see `cascade.release`."""
-        cascades = self.root / "cascades"
+        cascades = self.lasting / "cascades"
         return cascades / f"{RUN.checked(run_id, cascades)}.json"
+
+    def made_checkpoints(self) -> list[CheckpointPaths]:
+        """All checkpoints that follow the first one, whether they run, ran, or never did."""
+        try:
+            names = sorted(each.name for each in self.checkpoints.iterdir() if not each.name.startswith("."))
+        except FileNotFoundError:
+            return []
+        return [self.checkpoint_of(name) for name in names]
 
     def handover(self, run_id: str) -> Path:
         """The record of a handover to a run; exists from the moment when its tables change owner."""
@@ -215,22 +260,22 @@ class PipelinePaths:
     @property
     def codes(self) -> Path:
         """Notes on the code of the last generations; see `control.retention`."""
-        return self.root / "codes"
+        return self.lasting / "codes"
 
     @property
     def closed_days(self) -> Path:
         """How far the days of its tables are closed, and what was said of it; see `control.closed_days`."""
-        return self.root / "closed-days.json"
+        return self.lasting / "closed-days.json"
 
     @property
     def records_set_aside(self) -> Path:
         """The list of records that were set aside; see `control.set_aside`."""
-        return self.root / "set-aside"
+        return self.lasting / "set-aside"
 
     @property
     def resends(self) -> Path:
         """Which dead letters were sent again; see `control.resends`."""
-        return self.root / "resends"
+        return self.lasting / "resends"
 
     @property
     def questions(self) -> Path:
@@ -240,7 +285,7 @@ class PipelinePaths:
     @property
     def erasures(self) -> Path:
         """The record of erasures, one file each; see `control.erasures`."""
-        return self.root / "erasures"
+        return self.lasting / "erasures"
 
     def drain(self, generation: int) -> Path:
         """Exists while that generation is asked to finish and stop."""

@@ -15,9 +15,9 @@ from deltaworks import clock
 from deltaworks.control import code
 from deltaworks.control.code import Code
 from deltaworks.control.intents import Intents
-from deltaworks.control.paths import CheckpointPaths, PipelinePaths
+from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import DeltaworksError
-from deltaworks.files import LocalFiles, replace_file
+from deltaworks.files import files_in, replace_file
 from deltaworks.settings import Settings
 
 GENERATIONS = 5
@@ -43,11 +43,11 @@ def code_of(paths: PipelinePaths, generation: int) -> str | None:
 def named(settings: Settings) -> set[str]:
     """The archives that the last generations of all pipelines, and the last batches of all checkpoints, name."""
     found: set[str] = set()
-    for folder in settings.pipelines.glob("*"):
-        paths = PipelinePaths(folder)
+    for folder in _inside(settings.lasting_pipelines):
+        paths = PipelinePaths.of(settings, folder.name)
         found |= {digest for generation in _noted(paths) if (digest := code_of(paths, generation))}
-        for checkpoint in (folder, *(folder / "checkpoints").glob("*")):
-            last = Intents(LocalFiles(CheckpointPaths(checkpoint).intents)).last()
+        for checkpoint in (paths.first, *paths.made_checkpoints()):
+            last = Intents(files_in(checkpoint.intents)).last()
             if last is not None:
                 found.add(last.code)
     return found
@@ -65,10 +65,20 @@ def expire(settings: Settings, keep: Collection[str], *, grace_s: float = GRACE_
             continue
         if code.remove(Code(folder.name, folder)):
             gone.append(folder.name)
+    _expire_stored(settings, keep, grace_s)
     for unfinished in settings.archives.glob(".*"):  # left by processes that died while writing or removing one
         if clock.wall_s() - unfinished.stat().st_mtime >= grace_s:
             shutil.rmtree(unfinished, ignore_errors=True)
     return gone
+
+
+def _expire_stored(settings: Settings, keep: Collection[str], grace_s: float) -> None:
+    """Likewise, those in an object store, which other machines share."""
+    if (example := code.stored(settings, "0")) is None:
+        return
+    for kept in _inside(example.parent):
+        if kept.stem not in keep and clock.wall_s() - kept.stat().st_mtime >= grace_s:
+            kept.unlink(missing_ok=True)
 
 
 def tidy(settings: Settings) -> None:
@@ -81,6 +91,12 @@ def _archives(settings: Settings) -> Iterator[Path]:
     for folder in sorted(settings.archives.glob("*")):
         if folder.is_dir() and not folder.name.startswith("."):
             yield folder
+
+
+def _inside(folder: Path) -> list[Path]:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return [each for each in folder.iterdir() if not each.name.startswith(".")]
+    return []
 
 
 def _age_s(folder: Path) -> float:

@@ -20,7 +20,7 @@ from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError
-from deltaworks.files import LocalFiles
+from deltaworks.files import files_in
 from deltaworks.kernel.exchanges import batch_of
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.records import Coordinates
@@ -122,7 +122,7 @@ def _change(paths: PipelinePaths, name: str, change: _Change) -> None:
 
 
 def _write(paths: PipelinePaths, change: _Change) -> None:
-    files = LocalFiles(paths.records_set_aside)
+    files = files_in(paths.records_set_aside)
     while True:
         before, version = _read(paths)
         after = msgspec.json.encode(_List(entries=change(before.entries)))
@@ -134,7 +134,7 @@ def _write(paths: PipelinePaths, change: _Change) -> None:
 
 def _read(paths: PipelinePaths) -> tuple[_List, str | None]:
     """The list and its version, which is None if there is no file yet."""
-    stored = LocalFiles(paths.records_set_aside).get(_FILE)
+    stored = files_in(paths.records_set_aside).get(_FILE)
     if stored is None:
         return _List(), None
     path = paths.records_set_aside / _FILE
@@ -186,7 +186,7 @@ def _processed_in(paths: PipelinePaths, plan: Plan, record: Coordinates) -> int 
 def _require_unplanned(paths: PipelinePaths, plan: Plan, records: Collection[Coordinates]) -> None:
     """Refuses to bring back records of a started batch, since part of it may be durable."""
     last = batches.last(paths.batches)
-    intents = Intents(LocalFiles(paths.current.intents))
+    intents = Intents(files_in(paths.current.intents))
     for number in intents.batches():
         if last is not None and number <= last.batch:
             continue

@@ -87,8 +87,8 @@ def complete(paths: PipelinePaths, erasure_id: str, made: Made) -> Made:
         return made
     switched = paths.switched
     before = switched[: switched.index(name_of(erasure_id))]
-    for ended in (CheckpointPaths(paths.root), *map(paths.checkpoint_of, before)):
-        for folder in (ended.spark, ended.local, ended.initial_state, ended.trash):
+    for ended in (paths.first, *map(paths.checkpoint_of, before)):
+        for folder in (*ended.all_of_spark, ended.local, ended.initial_state, ended.trash):
             _remove(folder)
             reach("erase.deleted")
     for folder in paths.checkpoints.iterdir():

@@ -12,7 +12,7 @@ import msgspec
 from deltaworks.control import batches, set_aside
 from deltaworks.control.batches import BatchRecord
 from deltaworks.control.intents import Intents
-from deltaworks.control.paths import CheckpointPaths, PipelinePaths
+from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import DeltaworksError, StreamsError, TableError
 from deltaworks.explain import question as questions
@@ -22,7 +22,7 @@ from deltaworks.explain.question import FoundRow, Question
 from deltaworks.explain.reading import Reading, begins_at, plan_reading
 from deltaworks.explain.reduction import Attempts, Reduced, Way, case_record, reduced
 from deltaworks.explain.tracing import InputRecord, Trace, TracedBatch, Write, depends_on_clock, trace
-from deltaworks.files import LocalFiles
+from deltaworks.files import files_in
 from deltaworks.lakehouse import catalog
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.schema import Role
@@ -250,8 +250,8 @@ def code_in(settings: Settings, pipeline: str, batch: int) -> str | None:
 
 def code_of(paths: PipelinePaths, batch: int) -> str | None:
     """The digest of the code that ran a batch; None: its intent is no longer kept, or it ran from no archive."""
-    for checkpoint in (paths.current, *map(CheckpointPaths, sorted(paths.root.glob("checkpoints/*")))):
-        if (intent := Intents(LocalFiles(checkpoint.intents)).get(batch)) is not None:
+    for checkpoint in (paths.current, paths.first, *paths.made_checkpoints()):
+        if (intent := Intents(files_in(checkpoint.intents)).get(batch)) is not None:
             return intent.code or None
     return None
 

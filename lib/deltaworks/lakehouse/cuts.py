@@ -28,8 +28,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from deltaworks.clock import ticks_s
-from deltaworks.errors import ConfigurationError
-from deltaworks.files import replace_file, sync
+from deltaworks.errors import ConfigurationError, ConflictError
+from deltaworks.files import files_in, replace_file, sync
 from deltaworks.lakehouse.log import QUERY_PROPERTY
 from deltaworks.lakehouse.reading import delta_table
 from deltaworks.object_path import ObjectPath
@@ -63,6 +63,9 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 class CutWriter:
     """Writes the cuts of one pipeline; for the only committer of its tables.
 
+    In an object store, a committer that was replaced may still try. It has read the newest cut when it began, and
+    replaces only that one, so it writes nothing over a cut of its successor.
+
     Args:
         root: folder of all tables.
         pipeline: its name.
@@ -70,6 +73,7 @@ class CutWriter:
 
     def __init__(self, root: Path, pipeline: str) -> None:
         self._folder = folder(root, pipeline)
+        self._newest = files_in(self._folder).get(_LATEST) if isinstance(root, ObjectPath) else None
         self._hour = ""
         self._lines: list[bytes] = []
         """The cuts of the hour that are in an object store, which cannot append to a file, or will be there soon."""
@@ -77,8 +81,13 @@ class CutWriter:
         """How many of them are there, and since when."""
 
     def write(self, cut: Cut) -> None:
+        """Makes a cut the newest.
+
+        Raises:
+            ConflictError: another committer has written one meanwhile; nothing was written.
+        """
         line = msgspec.json.encode(cut) + b"\n"
-        replace_file(self._folder / _LATEST, line[:-1])
+        self._replace_latest(line[:-1])
         hour = cut.at.strftime(_HOUR)
         if isinstance(self._folder, ObjectPath):
             self._keep(hour, line)
@@ -89,6 +98,18 @@ class CutWriter:
             self._hour = hour
         with (self._folder / hour).open("ab") as file:
             file.write(line)
+
+    def _replace_latest(self, data: bytes) -> None:
+        if not isinstance(self._folder, ObjectPath):
+            replace_file(self._folder / _LATEST, data)
+            return
+        files, read = files_in(self._folder), self._newest
+        if not (files.put_if_absent(_LATEST, data) if read is None else files.replace(_LATEST, data, read.version)):
+            raise ConflictError(
+                f"Another committer has written {self._folder / _LATEST} meanwhile.",
+                hint="does another driver run this pipeline? See `deltaworks status`",
+            )
+        self._newest = files.get(_LATEST)
 
     def close(self) -> None:
         """Makes sure that all cuts are where readers look for earlier ones."""

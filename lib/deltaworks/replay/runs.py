@@ -109,7 +109,7 @@ def find(settings: Settings, run_id: str) -> tuple[ReplayPaths, ReplayPlan]:
     """
     RUN.checked(run_id)
     for root in settings.pipelines.glob(f"*/replays/{run_id}/plan.json"):
-        paths = ReplayPaths.of(PipelinePaths(root.parents[2]), run_id)
+        paths = ReplayPaths.of(PipelinePaths.of(settings, root.parents[2].name), run_id)
         return paths, paths.read_plan()
     known = [plan.run_id for _, plan in all_unfinished(settings)]
     raise ConfigurationError(

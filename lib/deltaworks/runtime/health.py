@@ -7,6 +7,7 @@ import os
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import msgspec
@@ -19,7 +20,7 @@ from deltaworks.control.intents import Intent
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter
 from deltaworks.kafka.ranges import Offsets
-from deltaworks.object_path import take_requests
+from deltaworks.object_path import ObjectPath, take_requests
 from deltaworks.runtime.messages import TaskResult
 from deltaworks.topology.alerts import USUAL, Alerts
 
@@ -263,9 +264,15 @@ class Health:
                 store_requests=dict(totals.requests),
             )
             self._paths.root.mkdir(parents=True, exist_ok=True)
-            with fence.held(self._paths.fence, self._generation, self._name):
+            with self._admitted():
                 heartbeat.write(self._paths.heartbeat, self._beat)
         self._reporter.beat(self._beat)
+
+    def _admitted(self) -> AbstractContextManager[None]:
+        """The heartbeat is this machine's. A fence in an object store is not asked for it: it costs a request."""
+        if isinstance(self._paths.fence, ObjectPath):
+            return nullcontext()
+        return fence.held(self._paths.fence, self._generation, self._name)
 
 
 def _reached(ends: Offsets, position: Offsets) -> bool:

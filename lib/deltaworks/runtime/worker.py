@@ -67,8 +67,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Identity of the checkpoint."""
     generation: int
     """Of the driver."""
-    fence: str
-    """Path of the fence; a task of an older generation writes nothing."""
+    fence: Path
+    """The fence; a task of an older generation writes nothing."""
     local_root: str
     tables_root: Path
     """Folder of all tables."""
@@ -80,9 +80,9 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """After this time the broker ends a transaction (`admin.transaction_timeout_ms`)."""
     first_batch: int = 0
     """Id of Spark's batch 0; see `CheckpointPlan`."""
-    initial_state: str | None = None
+    initial_state: Path | None = None
     """Folder with the stores that its tasks begin with."""
-    commits: str | None = None
+    commits: Path | None = None
     """Folder in which Spark notes the batches that it has committed, so that changes reach the local stores although no
     other batch follows; None: nobody looks."""
     fault_hook: str | None = None
@@ -236,7 +236,7 @@ class Worker:
             hosted.pending = pending
         if self.config.commits is not None:
             if self._applier is None:
-                self._applier = Applier(Path(self.config.commits), lambda: list(self._tasks.values()))
+                self._applier = Applier(self.config.commits, lambda: list(self._tasks.values()))
             self._applier.look()
 
     def discard_stores(self, shard: int) -> None:
@@ -276,7 +276,7 @@ class Worker:
 
     def check_fence(self) -> None:
         """Raises `FencedError` if a newer generation of the pipeline has taken over."""
-        fence.check(Path(self.config.fence), self.config.generation, self.pipeline.name)
+        fence.check(self.config.fence, self.config.generation, self.pipeline.name)
 
     def close(self) -> None:
         """Lets go of local stores, consumers and producers."""

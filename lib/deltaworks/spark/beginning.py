@@ -7,7 +7,7 @@ follows from intents that this checkpoint knows. Then it settles the open batch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -24,13 +24,14 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.topics import PipelineTopics
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import IntentError
-from deltaworks.files import LocalFiles
+from deltaworks.files import files_in
 from deltaworks.kafka import admin, control_topic, transactional
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.object_path import ObjectPath
 from deltaworks.runtime.batches import oversized
 from deltaworks.settings import Settings
-from deltaworks.spark import checkpoint_recovery
+from deltaworks.spark import checkpoint_in_store, checkpoint_recovery
 from deltaworks.spark.checkpoint_recovery import Settled
 from deltaworks.topology.plan import Plan
 
@@ -49,30 +50,40 @@ class Begun:
     """The open batch, if its tasks have to read it in slices."""
 
 
-def settle(paths: PipelinePaths, checkpoint: CheckpointPlan, intents: Intents) -> Settled:
+def settle(paths: PipelinePaths, checkpoint: CheckpointPlan, intents: Intents, generation: int) -> Settled:
     """Makes Spark's checkpoint one from which Spark starts; for the holder of the lease.
 
     Args:
         paths: paths of the pipeline.
         checkpoint: the one that runs.
         intents: of its batches.
+        generation: whoever holds the lease has been admitted with it.
 
     Raises:
         IncompatibleCheckpointError: it cannot be made whole; nothing was changed.
     """
+    offsets_of = _offsets_of(checkpoint, intents)
+    current = paths.current
+    if isinstance(current.root, ObjectPath):
+        settled = checkpoint_in_store.settle(current.root, generation, offsets_of)
+    else:
+        settled = checkpoint_recovery.settle(
+            current.spark, current.trash, processes.boot_id(), mark=current.synced, offsets_of=offsets_of
+        )
+    for sentence in settled.done:
+        _log.warning("checkpoint: %s", sentence)
+    checkpoint_recovery.expire(current.trash, (clock.cautious_ms() - TableOptions().keep_trash_ms) / 1000)
+    return settled
+
+
+def _offsets_of(checkpoint: CheckpointPlan, intents: Intents) -> Callable[[int], Offsets | None]:
+    """The source offsets after a batch of Spark's count, according to its intent."""
 
     def offsets_of(spark_batch: int) -> Offsets | None:
         intent = intents.get(checkpoint.first_batch + spark_batch)
         return None if intent is None else intent.end
 
-    current = paths.current
-    settled = checkpoint_recovery.settle(
-        current.spark, current.trash, processes.boot_id(), mark=current.synced, offsets_of=offsets_of
-    )
-    for sentence in settled.done:
-        _log.warning("checkpoint: %s", sentence)
-    checkpoint_recovery.expire(current.trash, (clock.cautious_ms() - TableOptions().keep_trash_ms) / 1000)
-    return settled
+    return offsets_of
 
 
 def last_committed(checkpoint: CheckpointPlan, settled: Settled) -> int:
@@ -127,7 +138,7 @@ class Beginning:
         )
         control_topic.prepare(bootstrap, name, tasks)
         if known is not None:  # an old copy of this home must not fence the one that runs
-            intents = Intents(LocalFiles(self.paths.current.intents))
+            intents = Intents(files_in(self.paths.current.intents))
             require_known(self._in_kafka(known, settled=False), intents, name, known.first_batch)
         home = str(self.settings.home)
         identity = lineage.identity(bootstrap, name, home) if known is None else known.lineage
@@ -140,11 +151,11 @@ class Beginning:
             self.paths.current.plan, name, self.plan.fingerprint(), self.topics.named, tasks, self.settings.cores,
             lineage=identity, control_topic=topic_id, tables=self.settings.tables_address,
         )  # fmt: skip
-        intents = Intents(LocalFiles(self.paths.current.intents))
+        intents = Intents(files_in(self.paths.current.intents))
         committer = table_commands.opened(self.settings, self.pipeline, self.plan, checkpoint.query_id, self.generation)
         done = [*self._in_tables(committer), *self._in_kafka(checkpoint, settled=True)]
         require_known(done, intents, name, checkpoint.first_batch)
-        settled = settle(self.paths, checkpoint, intents)
+        settled = settle(self.paths, checkpoint, intents, self.generation)
         committed = last_committed(checkpoint, settled)
         if checkpoint.control_topic != topic_id:
             self._require_nothing_open(intents, committed)
@@ -203,7 +214,7 @@ class Beginning:
         durable = [each.where for each in done if each.batch >= intent.batch]
         if self._is_given_up(intent):
             self._require_not(durable, intent)
-            self._forget_open(checkpoint, committed)
+            self._forget_open(checkpoint, intents, committed)
             intents.remove_after(committed)
             return None
         match opening.opening(intent, self.code, durable):
@@ -226,16 +237,17 @@ class Beginning:
             return intent.batch
         half = oversized.cut_in_two(intent)
         _log.warning("batch %d is too large: cut to %s records", intent.batch, half.limit)
-        self._forget_open(checkpoint, committed)
+        self._forget_open(checkpoint, intents, committed)
         intents.replace(intent, half)
         return None
 
-    def _forget_open(self, checkpoint: CheckpointPlan, committed: int) -> None:
+    def _forget_open(self, checkpoint: CheckpointPlan, intents: Intents, committed: int) -> None:
         """Makes Spark ask again what the open batch is to read."""
-        current = self.paths.current
-        checkpoint_recovery.rewind(
-            current.spark, committed - checkpoint.first_batch, current.trash, mark=current.synced
-        )
+        current, batch = self.paths.current, committed - checkpoint.first_batch
+        if isinstance(current.root, ObjectPath):
+            checkpoint_in_store.rewind(current.root, self.generation, batch, _offsets_of(checkpoint, intents))
+        else:
+            checkpoint_recovery.rewind(current.spark, batch, current.trash, mark=current.synced)
 
     def _is_given_up(self, intent: Intent) -> bool:
         """Whether the batch reads records that were removed, and somebody has accepted to go on without them."""

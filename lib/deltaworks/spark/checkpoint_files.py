@@ -9,6 +9,8 @@ state/OP/_stateSchema/*/*         that schema
 .NAME.crc, .NAME.ID.tmp           checksum of NAME (Hadoop refuses content that differs); left by a killed process
 ```
 
+In an object store, no file is torn and none has a checksum beside it: an object appears as a whole.
+
 This module only reads. `checkpoint_recovery` acts on the result; `checkpoint_sync` makes the files durable.
 """
 
@@ -20,7 +22,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -29,6 +31,7 @@ from typing import Any
 import msgspec
 
 from deltaworks.kafka.ranges import Offsets
+from deltaworks.object_path import ObjectPath
 
 OFFSETS, COMMITS, STATE, METADATA = "offsets", "commits", "state", "metadata"
 _CHANGELOG, _SNAPSHOT = ".changelog", ".zip"
@@ -156,8 +159,9 @@ class OperatorMetadata:
 
     def at(self, operator: Path) -> OperatorMetadata:
         """The same metadata for a checkpoint at this path: Spark writes absolute paths."""
+        scheme = "" if isinstance(operator, ObjectPath) else "file:"
         stores = [
-            store | {"stateSchemaFilePaths": [f"file:{_inside(operator, e)}" for e in store["stateSchemaFilePaths"]]}
+            store | {"stateSchemaFilePaths": [f"{scheme}{_inside(operator, e)}" for e in store["stateSchemaFilePaths"]]}
             for store in self._stores
         ]
         return OperatorMetadata(self.content | {"stateStoreInfo": stores})
@@ -195,6 +199,8 @@ class StateFiles:
 
     checkpoint: Path
     durable: frozenset[str] | None = None
+    sizes: Mapping[Path, int] | None = None
+    """The files of the checkpoint in an object store, with their sizes in bytes; None: it is on a disk."""
     _verdicts: dict[Path, str | None] = field(default_factory=dict)
 
     def operators(self) -> list[Path]:
@@ -252,17 +258,10 @@ class StateFiles:
 
     def _read_snapshot(self, path: Path) -> str | None:
         try:
-            with zipfile.ZipFile(path) as archive:
-                torn = archive.testzip()
-                if torn is not None:
-                    return f"{path}: {torn} is torn"
-                lines = archive.read(METADATA).split(b"\n", 1)
-            described = msgspec.json.decode(lines[1], type=dict[str, Any])
-            for each in described.get("sstFiles", []):
-                sst = path.parent / "SSTs" / str(each["dfsSstFileName"])
-                if not self._exists(sst) or sst.stat().st_size != each["sizeBytes"]:
+            for sst, size in ssts_of(path).items():
+                if not self._exists(sst) or self._size(sst) != size:
                     return f"{sst}, of {path.name}, is missing or cut"
-                if crc_of(sst) is Crc.DIFFERS and not self._is_durable(sst):
+                if self._differs(sst):
                     return f"{sst}, of {path.name}, does not fit its checksum"
         except (OSError, zipfile.BadZipFile, zlib.error, KeyError, IndexError, TypeError, msgspec.DecodeError) as error:
             return f"{path} cannot be read: {error}"
@@ -271,25 +270,50 @@ class StateFiles:
     def _read_changelog(self, path: Path) -> str | None:
         if not self._exists(path):
             return f"{path} is missing"
-        if crc_of(path) is Crc.DIFFERS and not self._is_durable(path):
+        if self._differs(path):
             return f"{path} does not fit its checksum"
-        return None if _is_lz4_stream(path) else f"{path} is torn"
+        return None if self.sizes is not None or _is_lz4_stream(path) else f"{path} is torn"
 
     def _schema(self, path: Path) -> str | None:
         if not self._exists(path):
             return f"{path} is missing"
-        if path.stat().st_size == 0 or (crc_of(path) is Crc.DIFFERS and not self._is_durable(path)):
-            return f"{path} is torn"
-        return None
+        return f"{path} is torn" if self._size(path) == 0 or self._differs(path) else None
 
     def _exists(self, path: Path) -> bool:
         """Whether a file exists; after a loss of power, only files that are known to be durable count."""
         if self.durable is not None and not self._is_durable(path):
             return False
-        return path.is_file()
+        return path.is_file() if self.sizes is None else path in self.sizes
+
+    def _size(self, path: Path) -> int:
+        return path.stat().st_size if self.sizes is None else self.sizes[path]
+
+    def _differs(self, path: Path) -> bool:
+        return self.sizes is None and crc_of(path) is Crc.DIFFERS and not self._is_durable(path)
 
     def _is_durable(self, path: Path) -> bool:
         return self.durable is not None and path.relative_to(self.checkpoint).as_posix() in self.durable
+
+
+def ssts_of(snapshot: Path) -> dict[Path, int]:
+    """The files that a snapshot refers to, with their sizes in bytes.
+
+    Raises:
+        OSError, zipfile.BadZipFile, zlib.error, KeyError, IndexError, TypeError, msgspec.DecodeError: it is torn.
+    """
+    with snapshot.open("rb") as file, zipfile.ZipFile(file) as archive:
+        if (torn := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(f"{torn} is torn")
+        lines = archive.read(METADATA).split(b"\n", 1)
+    described = msgspec.json.decode(lines[1], type=dict[str, Any])
+    folder = snapshot.parent / "SSTs"
+    return {folder / str(each["dfsSstFileName"]): int(each["sizeBytes"]) for each in described.get("sstFiles", [])}
+
+
+def is_snapshot(path: Path) -> bool:
+    """Whether a file looks like a snapshot, judged by its end."""
+    with path.open("rb") as file:
+        return zipfile.is_zipfile(file)
 
 
 def scan(checkpoint: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -333,6 +357,8 @@ def batch_of(name: str) -> int | None:
 
 def everything(checkpoint: Path) -> list[Path]:
     """All files below, in no order."""
+    if isinstance(checkpoint, ObjectPath):
+        return [path for path, _ in checkpoint.files()]
     return [Path(folder) / name for folder, _, names in os.walk(checkpoint) for name in names]
 
 

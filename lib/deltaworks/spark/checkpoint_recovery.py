@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import shutil
 import uuid
-import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,12 +24,13 @@ from deltaworks import clock
 from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.files import make_folder, replace_file, sync, sync_folder
 from deltaworks.kafka.ranges import Offsets
+from deltaworks.object_path import ObjectPath
 from deltaworks.spark import checkpoint_files as layout
 from deltaworks.spark.checkpoint_files import COMMITS, METADATA, OFFSETS, Crc, LoggedOffsets, StateFiles
 from deltaworks.spark.checkpoint_sync import Mark, read_mark, relative, write_mark
 from deltaworks.spark.source import CLOCK
 
-_NONE = -1
+NONE = -1
 """No batch is committed."""
 _OTHER_CHECKSUM = "does not fit its file, which is whole"
 
@@ -50,7 +50,7 @@ class Settled:
 
 
 @dataclass
-class _Plan:
+class Plan:
     """What to do; none of it has been done yet."""
 
     committed: int
@@ -90,16 +90,16 @@ def settle(
         return Settled(None, None, None)
     lost_power = marked is not None and marked.boot_id != boot_id
     durable = frozenset(marked.files) if marked is not None and lost_power else None
-    view = _View(checkpoint, durable, offsets_of)
+    view = View(checkpoint, durable, offsets_of)
     last = view.last()
     plan = view.plan(last)
     view.require_intents(plan)
     _carry_out(view, plan, trash, mark, boot_id)
     return Settled(
-        committed=None if plan.committed == _NONE else plan.committed,
+        committed=None if plan.committed == NONE else plan.committed,
         open=plan.open,
-        was_committed=None if last == _NONE else last,
-        done=_told(view, plan),
+        was_committed=None if last == NONE else last,
+        done=told(view, plan),
     )
 
 
@@ -121,7 +121,7 @@ def rewind(
         IncompatibleCheckpointError: the batch, or the state after it, does not exist; nothing was changed.
     """
     checkpoint = checkpoint.absolute()
-    view = _View(checkpoint, None, offsets_of)
+    view = View(checkpoint, None, offsets_of)
     plan = view.plan(batch, keep_open=False)
     if plan.committed != batch:
         raise IncompatibleCheckpointError(
@@ -138,7 +138,7 @@ def expire(trash: Path, before_s: float) -> None:
             shutil.rmtree(folder)
 
 
-class _View:
+class View:
     """What a checkpoint has, and what can be made of it; changes nothing."""
 
     def __init__(
@@ -149,24 +149,50 @@ class _View:
         self.problems: list[str] = []
         """Why later batches than the chosen one are given up."""
         self._offsets_of = offsets_of
-        self._state = StateFiles(checkpoint, durable)
+        self._sizes: dict[Path, int] | None = None
+        """The files in an object store, with their sizes in bytes."""
+        if isinstance(checkpoint, ObjectPath):
+            self._sizes = {path: about.st_size for path, about in checkpoint.files()}
+        self._state = StateFiles(checkpoint, durable, self._sizes)
 
     def last(self) -> int:
         """The last committed batch, judged by names alone."""
-        return max(layout.numbered(self.checkpoint / COMMITS), default=_NONE)
+        return max(layout.numbered(self.checkpoint / COMMITS), default=NONE)
 
-    def plan(self, at_most: int, *, keep_open: bool = True) -> _Plan:
+    def plan(self, at_most: int, *, keep_open: bool = True) -> Plan:
         """The steps that lead to the last batch, up to `at_most`, that is whole everywhere."""
-        for batch in range(at_most, _NONE, -1):
+        for batch in range(at_most, NONE, -1):
             if (plan := self._try(batch, keep_open=keep_open)) is not None:
                 return plan
         begun = self._offsets(0)
         if keep_open and begun == b"" and self._exists(self.checkpoint / OFFSETS / "0"):
-            return self._completed(_Plan(_NONE, 0))
+            return self._completed(Plan(NONE, 0))
         away = dict.fromkeys(layout.everything(self.checkpoint), "Spark starts over")
-        return _Plan(_NONE, None, from_scratch=True, away=away)
+        return Plan(NONE, None, from_scratch=True, away=away)
 
-    def require_intents(self, plan: _Plan) -> None:
+    def needed(self, plan: Plan) -> list[Path]:
+        """The files that Spark reads to go on after the plan; what the plan writes is not among them."""
+        batches = {plan.committed - 1, plan.committed, plan.open}
+        found = []
+        for path in map(self.checkpoint.joinpath, self._names()):
+            name, batch = relative(self.checkpoint, path), layout.batch_of(relative(self.checkpoint, path))
+            logged = name.startswith((f"{OFFSETS}/", f"{COMMITS}/"))
+            of_state = batch is not None and not logged
+            if path not in plan.away and not of_state and "/SSTs/" not in name and (batch is None or batch in batches):
+                found.append(path)
+        version = plan.committed + 1
+        for operator in self._state.operators():
+            if (metadata := self._state.metadata_of(operator, plan.committed)) is None:
+                continue
+            found.append(operator / "_metadata" / "v2" / str(metadata[0]))
+            for partition in map(operator.joinpath, map(str, range(metadata[1].partitions))):
+                snapshot = self._state.snapshot_of(partition, version)
+                assert isinstance(snapshot, int), snapshot
+                found += [partition / f"{snapshot}.zip", *layout.ssts_of(partition / f"{snapshot}.zip")]
+                found += [partition / f"{each}.changelog" for each in range(snapshot + 1, version + 1)]
+        return found
+
+    def require_intents(self, plan: Plan) -> None:
         """Raises if a committed batch is not in the plan and cannot run again as it was."""
         missing = [
             batch
@@ -178,7 +204,7 @@ class _View:
                 "\n  ".join(
                     [
                         f"Spark's checkpoint {self.checkpoint} is damaged, and what is whole ends with "
-                        + (f"batch {plan.committed}; " if plan.committed != _NONE else "no batch at all; ")
+                        + (f"batch {plan.committed}; " if plan.committed != NONE else "no batch at all; ")
                         + f"what batch {missing[0]} did is not known, so it cannot run again:",
                         *self.problems[:5],
                     ]
@@ -187,13 +213,13 @@ class _View:
                 f"checkpoint: move {self.checkpoint.parent} away, and the pipeline begins at its start offsets",
             )
 
-    def _try(self, batch: int, *, keep_open: bool) -> _Plan | None:
+    def _try(self, batch: int, *, keep_open: bool) -> Plan | None:
         commit = self.checkpoint / COMMITS / str(batch)
         if not self._exists(commit) or not layout.is_commit(commit):
             self.problems.append(f"{commit} is {'torn' if commit.exists() else 'missing'}")
             return None
         opened = batch + 1 if keep_open and self._is_open(batch + 1) else None
-        plan = _Plan(batch, opened)
+        plan = Plan(batch, opened)
         for needed in (batch,) if opened is not None or batch == 0 else (batch, batch - 1):
             path, found = self.checkpoint / OFFSETS / str(needed), self._offsets(needed)
             if found is None:
@@ -232,9 +258,9 @@ class _View:
                 return found
         return None
 
-    def _completed(self, plan: _Plan) -> _Plan:
+    def _completed(self, plan: Plan) -> Plan:
         """Adds everything that would break Spark, or that it must not see."""
-        for name, _ in layout.scan(self.checkpoint):
+        for name in self._names():
             last = plan.open if plan.open is not None and name.startswith(f"{OFFSETS}/") else plan.committed
             if (batch := layout.batch_of(name)) is not None and batch > last:
                 plan.away[self.checkpoint / name] = "is of a later batch"
@@ -254,7 +280,7 @@ class _View:
         self._completed_checksums(plan)
         return plan
 
-    def _completed_state(self, plan: _Plan) -> None:
+    def _completed_state(self, plan: Plan) -> None:
         for operator in self._state.operators():
             found = self._state.metadata_of(operator, plan.committed)
             folder = operator / "_metadata" / "v2"
@@ -269,16 +295,16 @@ class _View:
             for partition in range(found[1].partitions if found is not None else 0):
                 self._completed_partition(plan, operator / str(partition))
 
-    def _completed_partition(self, plan: _Plan, partition: Path) -> None:
+    def _completed_partition(self, plan: Plan, partition: Path) -> None:
         version = plan.committed + 1
         chosen = self._state.snapshot_of(partition, version)
         for snapshot in layout.numbered(partition, ".zip"):
             path = partition / f"{snapshot}.zip"
             later = isinstance(chosen, int) and chosen < snapshot <= version
-            if later or (snapshot < version and not zipfile.is_zipfile(path)):
+            if later or (snapshot < version and not layout.is_snapshot(path)):
                 plan.away[path] = "is torn; an earlier snapshot and the changelogs after it hold the same"
 
-    def _completed_checksums(self, plan: _Plan) -> None:
+    def _completed_checksums(self, plan: Plan) -> None:
         """Moves away checksums whose file is moved or missing, and those that differ from a file that is whole.
 
         State that differs from its checksum is whole only if it is known to be durable; else it was given up before.
@@ -294,18 +320,26 @@ class _View:
             elif layout.crc_of(path) is Crc.DIFFERS:
                 plan.away[crc] = _OTHER_CHECKSUM
 
+    def _names(self) -> list[str]:
+        """All files except checksums and temporary ones, relative to the checkpoint."""
+        if self._sizes is None:
+            return [name for name, _ in layout.scan(self.checkpoint)]
+        return [relative(self.checkpoint, path) for path in self._sizes if not path.name.startswith(".")]
+
     def _exists(self, path: Path) -> bool:
+        if self._sizes is not None:
+            return path in self._sizes
         return path.is_file() and (self.durable is None or relative(self.checkpoint, path) in self.durable)
 
 
-def _carry_out(view: _View, plan: _Plan, trash: Path, mark: Path, boot_id: str | None) -> None:
+def _carry_out(view: View, plan: Plan, trash: Path, mark: Path, boot_id: str | None) -> None:
     """Carries out the plan so that it can start again from the beginning after a kill or a loss of power.
 
     Args:
         boot_id: None leaves it to the next start to decide what is durable.
     """
     marked = read_mark(mark)
-    committed = None if plan.committed == _NONE else plan.committed
+    committed = None if plan.committed == NONE else plan.committed
     if marked is not None:
         gone = {relative(view.checkpoint, path) for path in plan.away}
         kept = [name for name in marked.files if name not in gone]
@@ -352,20 +386,20 @@ def _move(checkpoint: Path, away: Iterable[Path], folder: Path) -> None:
 
 
 def _number(path: Path) -> int:
-    return int(path.name) if path.name.isdecimal() else _NONE
+    return int(path.name) if path.name.isdecimal() else NONE
 
 
-def _told(view: _View, plan: _Plan) -> tuple[str, ...]:
+def told(view: View, plan: Plan) -> tuple[str, ...]:
     """A sentence for each kind of step that was done."""
-    told = list(view.problems)
+    lines = list(view.problems)
     if view.durable is not None:
-        told.append(f"the machine was restarted since: what was not synced after batch {plan.committed} is not used")
+        lines.append(f"the machine was restarted since: what was not synced after batch {plan.committed} is not used")
     kinds: dict[str, list[Path]] = {}
     for path, why in plan.away.items():
         if not layout.is_crc(path) or why == _OTHER_CHECKSUM:
             kinds.setdefault(why, []).append(path)
     for why, paths in kinds.items():
         names = ", ".join(sorted(relative(view.checkpoint, path) for path in paths)[:5])
-        told.append(f"{names}{' and others' if len(paths) > 5 else ''}: {why}: moved away")
-    told += [f"{relative(view.checkpoint, path)}: rewritten" for path in list(plan.writes)[:5]]
-    return tuple(told)
+        lines.append(f"{names}{' and others' if len(paths) > 5 else ''}: {why}: moved away")
+    lines += [f"{relative(view.checkpoint, path)}: rewritten" for path in list(plan.writes)[:5]]
+    return tuple(lines)

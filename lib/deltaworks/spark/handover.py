@@ -26,8 +26,9 @@ from deltaworks.control import batches
 from deltaworks.control.checkpoint import CheckpointPlan, stored_plan, write_plan
 from deltaworks.control.paths import CheckpointPaths, PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError
-from deltaworks.files import make_folder, replace_file, sync_folder
+from deltaworks.files import link_all, make_folder, remove_tree, replace_file, sync_folder
 from deltaworks.kafka.ranges import Offsets
+from deltaworks.object_path import ObjectPath
 from deltaworks.runtime.state import initial_state
 from deltaworks.runtime.state.local_store import LocalStore, stores_of
 from deltaworks.runtime.state.recovery import local_path
@@ -145,9 +146,10 @@ def write_checkpoint(
     Returns:
         The plan of the checkpoint.
     """
-    made = CheckpointPaths(checkpoint.root.with_name(f".{checkpoint.root.name}"))
-    for leftover in (made.root, checkpoint.root):
-        shutil.rmtree(leftover, ignore_errors=True)
+    made = CheckpointPaths.at(checkpoint.here.with_name(f".{checkpoint.here.name}"))
+    checkpoint.plan.unlink(missing_ok=True)
+    for leftover in (made.root, checkpoint.here, checkpoint.root):
+        remove_tree(leftover)
     make_folder(made.initial_state)
     for stage in plan.stages:
         stores = stores_of(stage)
@@ -157,6 +159,11 @@ def write_checkpoint(
                 initial_state.write(target, local, stores, described.first_batch)
     sync_folder(made.initial_state)
     described = msgspec.structs.replace(described, initial_state=made.initial_state.name)
+    if isinstance(checkpoint.root, ObjectPath):  # the plan comes last: without it, there is no checkpoint
+        link_all((file, checkpoint.initial_state / file.name) for file in sorted(made.initial_state.iterdir()))
+        write_plan(checkpoint.plan, described)
+        shutil.rmtree(made.root)
+        return described
     write_plan(made.plan, described)
     made.root.rename(checkpoint.root)
     sync_folder(checkpoint.root.parent)
@@ -251,7 +258,7 @@ def require_last(paths: PipelinePaths, name: str | None = None) -> None:
 def predecessor(paths: PipelinePaths, name: str) -> CheckpointPaths:
     """The checkpoint that ran before one that was switched to."""
     at = paths.switched.index(name)
-    return paths.checkpoint_of(paths.switched[at - 1]) if at else CheckpointPaths(paths.root)
+    return paths.checkpoint_of(paths.switched[at - 1]) if at else paths.first
 
 
 def expire(paths: PipelinePaths, before_s: float) -> None:
@@ -259,11 +266,12 @@ def expire(paths: PipelinePaths, before_s: float) -> None:
     for name in paths.switched:
         if paths.checkpoint_of(name).plan.stat().st_mtime < before_s:
             ended = predecessor(paths, name)
-            for folder in (ended.spark, ended.local, ended.initial_state):
-                shutil.rmtree(folder, ignore_errors=True)
-    for undone in paths.root.glob("checkpoints/*/undone"):
-        if undone.stat().st_mtime < before_s:
-            shutil.rmtree(undone.parent)
+            for folder in (*ended.all_of_spark, ended.local, ended.initial_state):
+                remove_tree(folder)
+    for made in paths.made_checkpoints():
+        if made.undone.exists() and made.undone.stat().st_mtime < before_s:
+            for folder in (made.here, made.root):
+                remove_tree(folder)
 
 
 def settle(paths: PipelinePaths) -> None:

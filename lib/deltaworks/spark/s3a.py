@@ -1,8 +1,10 @@
-"""Tables of an object store in Spark: Hadoop's S3A reads them, under the addresses that they have everywhere else.
+"""An object store in Spark: Hadoop's S3A reaches it, under the addresses that paths have everywhere else.
 
-Nothing here writes: Delta looks whether the next version of a log is there and then puts it, so that two writers may
-replace each other's. S3A has conditional requests, but `create` without overwriting is none of them, and with
-`fs.s3a.performance.flags=create` it does not even look.
+It reads tables and writes none: Delta looks whether the next version of a log is there and then puts it, so that two
+writers may replace each other's. S3A has conditional requests, but `create` without overwriting is none of them, and
+with `fs.s3a.performance.flags=create` it does not even look.
+
+It writes Spark's checkpoint, in folders that only one driver uses (`control.checkpoint_folders`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from deltaworks.object_path import ObjectPath
+from deltaworks.settings import Settings
+from deltaworks.stack.jars import ensure_jars
 
 JARS = "s3"
 """The set of jars."""
@@ -28,6 +32,17 @@ AWAY = (
 _NO_SECRET = "certificates"
 """Java wants a password for a file with certificates, which are public."""
 _FILES = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
+
+def jars_for(settings: Settings, path: Path) -> dict[str, str]:
+    """The setting of Spark that a session needs for a path; empty if it is on a disk.
+
+    Raises:
+        StackError: the jars are missing and cannot be downloaded.
+    """
+    if not isinstance(path, ObjectPath):
+        return {}
+    return {"spark.jars": ",".join(str(jar) for jar in ensure_jars(settings, JARS))}
 
 
 def reach(spark: SparkSession, path: ObjectPath, scratch: Path) -> None:

@@ -13,6 +13,7 @@ A batch may also be a *tick*: then the tasks that depend on the wall clock run, 
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -35,7 +36,7 @@ from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.intents import Intent, Intents
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import IntentError, KafkaReadError, KafkaTopicError
-from deltaworks.files import LocalFiles
+from deltaworks.files import files_in
 from deltaworks.kafka.admin import TopicState, admin, topic_states
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.idling import Idling
@@ -115,8 +116,8 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """While this file exists, no new batch is planned."""
     tick_file: str | None = None
     """Says when the next tick is due (`control.next_tick`); if it is missing, a tick is due now. None: no ticks."""
-    intents: str
-    """Folder of the intents of this checkpoint."""
+    intents: bytes
+    """The folder of the intents of this checkpoint, pickled: a path in an object store says how it is reached."""
     lineage: str
     query_id: str
     generation: int
@@ -202,7 +203,7 @@ def source_config(
         max_task_idle_ms=None if idle is None else idle // timedelta(milliseconds=1),
         drain_file=str(drain_file),
         tick_file=str(tick_file) if any(stage.ticks for stage in stages) else None,
-        intents=str(intents),
+        intents=pickle.dumps(intents),
         lineage=checkpoint.lineage,
         query_id=checkpoint.query_id,
         generation=generation,
@@ -230,7 +231,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pace = Pace(config.trigger_interval_s, config.max_trigger_interval_s)
         self._cut_ms = 0
         self._idling: dict[tuple[int, int], Idling] = {}
-        self._intents = Intents(LocalFiles(Path(config.intents)))
+        self._intents = Intents(files_in(pickle.loads(config.intents)))
         self._clock: BatchClock | None = None
         self._known: int | None = None
         """The highest batch that has an intent; None: not looked for yet."""

@@ -14,12 +14,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from deltaworks.control import batches
+from deltaworks.control import batches, fence
 from deltaworks.control.checkpoint import CheckpointPlan, stored_plan
 from deltaworks.control.intents import Intents
 from deltaworks.control.paths import CheckpointPaths, PipelinePaths
 from deltaworks.errors import ConflictError, IncompatibleCheckpointError
-from deltaworks.files import LocalFiles, replace_file
+from deltaworks.files import files_in, replace_file
 from deltaworks.lakehouse import moved_pages
 from deltaworks.lakehouse.publish import ownership
 from deltaworks.runtime.state.initial_state import InitialState, path_of
@@ -106,8 +106,9 @@ class StoppedStream:
             ConflictError: a batch was begun and not finished.
         """
         current = self.paths.current
-        intents = Intents(LocalFiles(current.intents))
-        done = beginning.last_committed(self.before, beginning.settle(self.paths, self.before, intents))
+        intents = Intents(files_in(current.intents))
+        generation = fence.read(self.paths.fence)
+        done = beginning.last_committed(self.before, beginning.settle(self.paths, self.before, intents, generation))
         begun = begun_batch(current.spark)
         intended = intents.last()
         known = {

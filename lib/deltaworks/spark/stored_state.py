@@ -20,10 +20,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from deltaworks.object_path import ObjectPath
 from deltaworks.runtime.state.recovery import StateHeader, decode_header, local_path
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.settings import Settings
-from deltaworks.spark import class_data, failures, session
+from deltaworks.spark import class_data, failures, s3a, session
 from deltaworks.spark.checkpoint_files import StateFiles
 from deltaworks.spark.task_host import VARIABLE, place_of
 
@@ -79,9 +80,11 @@ def read(settings: Settings, name: str, checkpoint: Path, folder: Path, scratch:
         scratch=scratch,
         python_path=settings.joined_python_path,
         options=class_data.option(settings),
-        extra=settings.spark_of(name) | _ONE_BY_ONE,
+        extra=s3a.jars_for(settings, checkpoint) | settings.spark_of(name) | _ONE_BY_ONE,
     )
     try:
+        if isinstance(checkpoint, ObjectPath):
+            s3a.reach(spark, checkpoint, scratch)
         _ = spark.streams.active  # registers the coordinator of state stores, without which none can be loaded
         for operator in StateFiles(checkpoint, None).operators():
             _read_operator(spark, checkpoint, int(operator.name), folder)

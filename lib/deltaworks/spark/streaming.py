@@ -23,6 +23,7 @@ from deltaworks import clock, disk, faults, processes
 from deltaworks.control import (
     accepted,
     batches,
+    checkpoint_folders,
     fence,
     next_tick,
     opening,
@@ -43,6 +44,7 @@ from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.publish import ownership
+from deltaworks.object_path import ObjectPath
 from deltaworks.runtime import messages
 from deltaworks.runtime.batches import oversized, sizes
 from deltaworks.runtime.batches.sizes import RecordSizes
@@ -50,7 +52,7 @@ from deltaworks.runtime.health import Health
 from deltaworks.runtime.messages import BatchHeader, TaskResult
 from deltaworks.runtime.worker import HostConfig
 from deltaworks.settings import Settings
-from deltaworks.spark import class_data, failures, forking, handover, session
+from deltaworks.spark import class_data, failures, forking, handover, s3a, session
 from deltaworks.spark.beginning import Beginning, Begun
 from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.checkpoint_sync import CheckpointSync
@@ -158,7 +160,7 @@ class StreamDriver:
         """In process."""
         self._sizes = RecordSizes(sizes.read(paths.current.sizes))
         self._health = Health(paths, pipeline.name, generation, reporter, pipeline.alerts)
-        self._ticked = False
+        self._ticked = self._expired = False
         self._stop = threading.Event()
         self._committing = threading.Lock()
 
@@ -220,11 +222,13 @@ class StreamDriver:
             python_path=settings.joined_python_path,
             forks=self._forks,
             options=class_data.option(settings),
-            extra=settings.spark_of(self._pipeline.name),
+            extra=s3a.jars_for(settings, self._paths.lasting) | settings.spark_of(self._pipeline.name),
         )
         gateway = spark.sparkContext._gateway
         assert gateway is not None
         self._lease.owns(jvm=gateway.proc.pid)
+        if isinstance(self._paths.lasting, ObjectPath):
+            s3a.reach(spark, self._paths.lasting, self._paths.scratch)
         spark.dataSource.register(KafkaRanges)
         try:
             yield spark
@@ -241,12 +245,17 @@ class StreamDriver:
         committer.publish_cut()
         self._paths.next_tick.unlink(missing_ok=True)
         frame = self._dataflow(spark, begun)
-        durable = CheckpointSync(
-            self._paths.current.spark,
-            self._paths.current.synced,
-            processes.boot_id(),
-            failed=self._not_synced,
-            admitted=self._admitted,
+        current = self._paths.current
+        durable = (
+            CheckpointSync(
+                current.spark,
+                current.synced,
+                processes.boot_id(),
+                failed=self._not_synced,
+                admitted=self._admitted,
+            )
+            if not isinstance(current.root, ObjectPath)
+            else None  # what is in an object store is durable
         )
         offsets = committed_offsets(self._paths.current.spark) or self._planner.initialOffset()
         self._health.goes_on_at(offsets)
@@ -270,8 +279,10 @@ class StreamDriver:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             begun.watch.close()
-            durable.abandon()
-        durable.close()
+            if durable is not None:
+                durable.abandon()
+        if durable is not None:
+            durable.close()
         committer.refresh_snapshots(force=True)
         committer.publish_cut()
         committer.close()
@@ -294,7 +305,7 @@ class StreamDriver:
             bootstrap=self._cluster,
             query_id=checkpoint.query_id,
             generation=self._generation,
-            fence=str(self._paths.fence),
+            fence=self._paths.fence,
             local_root=str(self._paths.current.local),
             tables_root=self._settings.tables,
             tasks=checkpoint.tasks,
@@ -303,8 +314,8 @@ class StreamDriver:
             first_batch=checkpoint.first_batch,
             initial_state=None
             if checkpoint.initial_state is None
-            else str(self._paths.current.root / checkpoint.initial_state),
-            commits=str(self._paths.current.spark / "commits"),
+            else self._paths.current.root / checkpoint.initial_state,
+            commits=self._paths.current.spark / "commits",
             fault_hook=self._settings.fault_hook,
         )
         frame = spark.readStream.format("kafka_ranges").options(**offsets_option(source)).load()
@@ -340,7 +351,7 @@ class StreamDriver:
         follows = rescaling.can_follow(self._plan, now, now | {name: 2 * n for name, n in self._topics.named.items()})
         return tuple(self._topics.named) if follows else ()
 
-    def _commit_batch(self, begun: Begun, durable: CheckpointSync, frame: DataFrame, spark_batch: int) -> None:
+    def _commit_batch(self, begun: Begun, durable: CheckpointSync | None, frame: DataFrame, spark_batch: int) -> None:
         """`foreachBatch`: the one action that runs the tasks, then one Delta commit per table."""
         committer, batch_id = begun.committer, begun.checkpoint.first_batch + spark_batch
         started, self._batch = clock.ticks_s(), batch_id
@@ -369,10 +380,9 @@ class StreamDriver:
             committer.refresh_snapshots()
             reach("driver.before_cut")
             committer.publish_cut()
-        with self._admitted():
-            batches.append(self._paths.batches, record)
+        batches.append(self._paths.batches, record, self._admitted)
         self._batch = None
-        durable.committed(spark_batch)
+        self._keep(durable, spark_batch)
         self._reporter.batch(record, self._health.query_id)
         self._health.add(intent, results)
         self._ticked = self._ticked or intent.tick
@@ -384,6 +394,14 @@ class StreamDriver:
         records = sum(result.counts.records_in for result in results)
         self._health.batch_ended(batch_id, records, clock.ticks_s() - started, committer.stale_snapshots)
         reach("driver.end")
+
+    def _keep(self, durable: CheckpointSync | None, spark_batch: int) -> None:
+        """Whatever the batch was needed for is there now: what led to it may go."""
+        if durable is not None:
+            durable.committed(spark_batch)
+        elif not self._expired:
+            checkpoint_folders.expire(self._paths.current.root)
+            self._expired = True
 
     def _admitted(self) -> AbstractContextManager[None]:
         """While it lasts, no newer generation begins."""

@@ -108,4 +108,4 @@ class TaskHost(StatefulProcessor):
 
     def _committed(self, task: TaskId) -> CheckpointState:
         committed, initial = SparkState(task, self._state), self._config.initial_state
-        return committed if initial is None else with_initial_state(committed, Path(initial), *task)
+        return committed if initial is None else with_initial_state(committed, initial, *task)

@@ -87,24 +87,24 @@ def _torn_state_accepted(patch: Patch) -> None:
 def _later_batches_stay(patch: Patch) -> None:
     from deltaworks.spark import checkpoint_recovery
 
-    patch(checkpoint_recovery._View, "_completed", lambda self, plan: plan)
+    patch(checkpoint_recovery.View, "_completed", lambda self, plan: plan)
 
 
 def _synced_mark_ignored(patch: Patch) -> None:
     from deltaworks.spark import checkpoint_recovery
 
-    view = checkpoint_recovery._View.__init__
+    view = checkpoint_recovery.View.__init__
 
     def init(self, checkpoint, durable, offsets_of):  # type: ignore[no-untyped-def]
         view(self, checkpoint, None, offsets_of)
 
-    patch(checkpoint_recovery._View, "__init__", init)
+    patch(checkpoint_recovery.View, "__init__", init)
 
 
 def _missing_intents_accepted(patch: Patch) -> None:
     from deltaworks.spark import checkpoint_recovery
 
-    patch(checkpoint_recovery._View, "require_intents", nothing)
+    patch(checkpoint_recovery.View, "require_intents", nothing)
 
 
 def _current_code_finishes(patch: Patch) -> None:

@@ -36,7 +36,7 @@ def test_a_real_checkpoint_of_format_2_is_refused_with_both_formats_and_what_to_
     root = tmp_path / "pipelines" / "orders"
     before, plan = contents(tmp_path), orders.plan()
     partitions = {"raw-orders": 4, "user-data": 4}
-    paths = PipelinePaths(root)
+    paths = PipelinePaths.at(root)
     arguments = (paths.current.plan, "orders", plan.fingerprint(), partitions, plan.tasks(partitions))
     starts: list[Callable[[], object]] = [lambda: open_plan(*arguments, 2), lambda: fitting_plan(*arguments)]
     for start in starts:

@@ -131,7 +131,7 @@ def test_the_generation_is_on_the_disk_before_it_runs(tmp_path: Path, monkeypatc
 
 
 def test_a_pointer_that_cannot_be_read_does_not_start_the_first_line(tmp_path: Path) -> None:
-    paths = PipelinePaths(tmp_path)
+    paths = PipelinePaths.at(tmp_path)
     paths.pointer.write_text("first\nsecond\n")
     assert list(paths.switched) == ["first", "second"]
     each_torn(paths.pointer, lambda: refused(IncompatibleCheckpointError, lambda: paths.current))

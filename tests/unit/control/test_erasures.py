@@ -50,14 +50,14 @@ def offsets(forgotten: Forgotten, records: RecordBatch) -> list[int]:
 
 
 def test_nobody_is_forgotten_without_an_erasure(tmp_path: Path) -> None:
-    paths = PipelinePaths(tmp_path)
+    paths = PipelinePaths.at(tmp_path)
     assert Forgotten.of(paths, plan()) is None
     erased(paths, "u-17", None)
     assert Forgotten.of(paths, plan()) is None, "one that was not completed"
 
 
 def test_records_of_a_person_are_left_out_up_to_the_erasure(tmp_path: Path) -> None:
-    paths = PipelinePaths(tmp_path)
+    paths = PipelinePaths.at(tmp_path)
     erased(paths, "u-17", 13)
     forgotten = Forgotten.of(paths, plan())
     assert forgotten is not None
@@ -74,7 +74,7 @@ def test_records_of_a_person_are_left_out_up_to_the_erasure(tmp_path: Path) -> N
 
 
 def test_each_person_has_an_end_of_their_own(tmp_path: Path) -> None:
-    paths = PipelinePaths(tmp_path)
+    paths = PipelinePaths.at(tmp_path)
     erased(paths, "u-1", 11)
     erased(paths, "u-2", 13)
     forgotten = Forgotten.of(paths, plan())
@@ -85,7 +85,7 @@ def test_each_person_has_an_end_of_their_own(tmp_path: Path) -> None:
 
 
 def test_an_erasure_that_was_interrupted_goes_on(tmp_path: Path) -> None:
-    paths = PipelinePaths(tmp_path)
+    paths = PipelinePaths.at(tmp_path)
     first = erased(paths, "u-17", None)
     assert erased(paths, "u-17", None) == first
     assert erased(paths, "u-18", None).id != first.id
@@ -94,16 +94,16 @@ def test_an_erasure_that_was_interrupted_goes_on(tmp_path: Path) -> None:
 
 
 def test_no_file_has_the_key(tmp_path: Path) -> None:
-    paths = PipelinePaths(tmp_path)
+    paths = PipelinePaths.at(tmp_path)
     erased(paths, "u-17", 5)
     files = list(paths.erasures.iterdir())
     assert len(files) == 2 and all(file.stat().st_mode & 0o077 == 0 for file in files)
     assert not any(b"u-17" in file.read_bytes() for file in files)
-    assert erasures.salt(paths) != erasures.salt(PipelinePaths(tmp_path / "other"))
+    assert erasures.salt(paths) != erasures.salt(PipelinePaths.at(tmp_path / "other"))
 
 
 def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
-    paths = PipelinePaths(tmp_path)
+    paths = PipelinePaths.at(tmp_path)
     done = erased(paths, "u-17", 5)
     erasures.save(paths, msgspec.structs.replace(done, format=2))
     with pytest.raises(IncompatibleCheckpointError, match="format 2"):

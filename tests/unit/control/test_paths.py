@@ -11,7 +11,7 @@ from deltaworks.errors import IncompatibleCheckpointError
 
 
 def test_without_a_pointer_the_first_checkpoint_runs_in_the_folder_of_the_pipeline(tmp_path: Path) -> None:
-    paths = PipelinePaths(tmp_path)
+    paths = PipelinePaths.at(tmp_path)
 
     assert paths.switched == ()
     assert paths.current.root == tmp_path
@@ -20,7 +20,7 @@ def test_without_a_pointer_the_first_checkpoint_runs_in_the_folder_of_the_pipeli
 
 
 def test_the_last_checkpoint_that_was_switched_to_runs_and_all_lines_share_the_rest(tmp_path: Path) -> None:
-    first, paths = PipelinePaths(tmp_path), PipelinePaths(tmp_path)
+    first, paths = PipelinePaths.at(tmp_path), PipelinePaths.at(tmp_path)
     for name in ("run-1", "run-2"):
         paths.checkpoint_of(name).root.mkdir(parents=True)
         paths.checkpoint_of(name).plan.touch()
@@ -39,7 +39,7 @@ def test_the_last_checkpoint_that_was_switched_to_runs_and_all_lines_share_the_r
 
 
 def test_a_checkpoint_whose_folder_is_gone_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
-    paths = PipelinePaths(tmp_path)
+    paths = PipelinePaths.at(tmp_path)
     paths.pointer.write_text("run-1\n")
 
     with pytest.raises(

@@ -33,7 +33,7 @@ PIPELINE = Pipeline(name="p", topology=topology)
 
 @pytest.fixture
 def paths(tmp_path: Path) -> PipelinePaths:
-    return PipelinePaths(tmp_path / "p")
+    return PipelinePaths.at(tmp_path / "p")
 
 
 def add(paths: PipelinePaths, *records: Coordinates) -> list[Coordinates]:

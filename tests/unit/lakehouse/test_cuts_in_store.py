@@ -64,7 +64,7 @@ def test_the_latest_cut_is_there_at_once_and_its_hour_half_a_minute_later(in_sto
     assert stored(in_store) == list(range(10))
 
 
-def test_a_cut_costs_one_request_and_an_hour_one_more_every_half_a_minute(in_store: ObjectPath, ticks: Ticks) -> None:
+def test_a_cut_costs_two_requests_and_an_hour_one_more_every_half_a_minute(in_store: ObjectPath, ticks: Ticks) -> None:
     writer = CutWriter(in_store, PIPELINE)
     writer.write(cut(0))
     take_requests()
@@ -73,7 +73,7 @@ def test_a_cut_costs_one_request_and_an_hour_one_more_every_half_a_minute(in_sto
         ticks.now_s += 1
         writer.write(cut(batch))
 
-    assert take_requests() == {"PUT": 62}
+    assert take_requests() == {"PUT": 62, "GET": 60}
 
 
 def test_all_cuts_are_there_when_the_writer_is_closed(in_store: ObjectPath, ticks: Ticks) -> None:

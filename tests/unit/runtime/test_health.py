@@ -136,7 +136,7 @@ def test_a_long_lag_is_remembered_in_little_room_and_within_a_few_hundredths(
 
 
 def test_lost_results_are_in_the_log_and_in_the_heartbeat(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    paths = PipelinePaths(tmp_path)
+    paths = PipelinePaths.at(tmp_path)
     fence.advance(paths.fence, 1, "p")
     health = Health(paths, "p", 1, SilentReporter(), Alerts(lag=None))
     intent = Intent(

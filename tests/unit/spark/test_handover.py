@@ -32,7 +32,7 @@ class Folder:
     """A pipeline whose first checkpoint has run batches 0 to 2, and the state of a replay of them."""
 
     def __init__(self, root: Path) -> None:
-        self.paths = PipelinePaths(root / "pipeline")
+        self.paths = PipelinePaths.at(root / "pipeline")
         self.state = root / "state"
         self.record(0, 1, 2)
         open_plan(self.paths.current.plan, "p", counting("old").fingerprint(), {"t": 2}, (2,), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,8 @@ def config(intents: str = "intents", **options: Any) -> SourceConfig:
         StageInput(stage=1, topics=(), routes=(4,), ticks=True),
     )
     return SourceConfig(
-        bootstrap="", partitions={"a": 2, "b": 2}, stages=stages, intents=intents, lineage="line", query_id="run",
-        generation=1, code="", **options,
+        bootstrap="", partitions={"a": 2, "b": 2}, stages=stages, intents=pickle.dumps(Path(intents)),
+        lineage="line", query_id="run", generation=1, code="", **options,
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def host(**options: Any) -> TaskHost:
     builder.stream("in", key=str, value=str).to("out")
     routes = Routes.of(builder.build(), (1,), 1)
     config = HostConfig(
-        pipeline=b"", bootstrap="", query_id="run", generation=1, fence="", local_root="",
+        pipeline=b"", bootstrap="", query_id="run", generation=1, fence=Path(), local_root="",
         tables_root=Path(), tasks=(1,),
         exchange_partitions={}, **options,
     )  # fmt: skip
@@ -84,7 +84,7 @@ def test_tasks_of_a_checkpoint_with_an_initial_state_take_it(ran: Ran, tmp_path:
     initial_state.write(initial_state.path_of(tmp_path, 0, 0), None, {}, batches=1)
 
     _, alone = ran(host(), "0")
-    _, with_initial_state = ran(host(initial_state=str(tmp_path)), "0")
+    _, with_initial_state = ran(host(initial_state=tmp_path), "0")
 
     header = with_initial_state.header()
     assert alone.header() is None

@@ -19,6 +19,7 @@ from zlib import crc32
 import msgspec
 
 from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks.files import part
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.runtime.state import changelog
 from deltaworks.runtime.state.changelog import FANOUT, SegmentRef
@@ -113,23 +114,20 @@ class InitialState:
         Raises:
             IncompatibleCheckpointError: the chunk differs from what was written.
         """
-        with self._path.open("rb") as file:
-            file.seek(sum(self._sizes[:segment_id]))
-            chunk = file.read(self._sizes[segment_id])
+        chunk = part(self._path, sum(self._sizes[:segment_id]), self._sizes[segment_id])
         if crc32(chunk) != self._checksums[segment_id]:
             raise self._damaged("a part of it differs from what was written")
         return chunk
 
     def _index(self) -> _Index:
-        with self._path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) < _END.size:
-                raise self._damaged("it is cut off")
-            file.seek(-_END.size, os.SEEK_END)
-            size, checksum, mark = _END.unpack(file.read())
-            if mark != _MARK:
-                raise self._damaged(f"it is cut off, or has another format than {_MARK.decode()}")
-            file.seek(-min(_END.size + size, file.tell()), os.SEEK_END)
-            index = file.read()[: -_END.size]
+        whole = self._path.stat().st_size
+        if whole < _END.size:
+            raise self._damaged("it is cut off")
+        size, checksum, mark = _END.unpack(part(self._path, whole - _END.size, _END.size))
+        if mark != _MARK:
+            raise self._damaged(f"it is cut off, or has another format than {_MARK.decode()}")
+        begin = max(0, whole - _END.size - size)
+        index = part(self._path, begin, whole - _END.size - begin)
         if crc32(index) != checksum:
             raise self._damaged("its index differs from what was written")
         return msgspec.msgpack.decode(index, type=_Index)
