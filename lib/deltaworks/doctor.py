@@ -135,10 +135,19 @@ def _tables(settings: Settings) -> Iterator[Finding]:
     yield Finding("tables", "ok", f"{settings.remote.address} answers, and obeys conditions")
 
 
+def _storage(settings: Settings) -> Iterator[Finding]:
+    if settings.storage is None:
+        yield Finding("storage", "ok", f"{settings.pipelines}")
+        return
+    settings.storage.check()
+    yield Finding("storage", "ok", f"{settings.storage.address} answers, and obeys conditions")
+
+
 CHECKS: Mapping[str, Check] = {
     "settings": _settings,
     "home": _home,
     "tables": _tables,
+    "storage": _storage,
     "Java": _java,
     "Spark": _spark,
     "Kafka": _kafka,

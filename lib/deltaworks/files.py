@@ -244,6 +244,25 @@ def link_all(pairs: Iterable[tuple[Path, Path]]) -> None:
         each.result()
 
 
+@contextmanager
+def written_here(target: Path) -> Iterator[Path]:
+    """Where a library that only knows local files writes a file; it gets its place when the block has ended.
+
+    Of an object store, nothing is there if the block raises, or has written nothing.
+    """
+    if not isinstance(target, ObjectPath):
+        yield target
+        return
+    place = local_side(target)
+    make_folder(place.parent, durable=False)
+    try:
+        yield place
+        if place.exists():
+            link(place, target)
+    finally:
+        place.unlink(missing_ok=True)
+
+
 def contents(paths: Iterable[Path]) -> Iterator[bytes]:
     """The contents of files, in order; some of an object store are read ahead.
 

@@ -243,7 +243,12 @@ class S3Bucket:
         get = partial(self._client.get_object, Bucket=self.name, Key=key, Range=wanted)
 
         def read() -> bytes | None:
-            answer = _unless_absent(get)
+            try:
+                answer = _unless_absent(get)
+            except ClientError as error:
+                if _code(error) == "InvalidRange":
+                    return b""
+                raise
             if answer is None:
                 return None
             data: bytes = answer["Body"].read()

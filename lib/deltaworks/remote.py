@@ -47,10 +47,10 @@ class Remote:
 
 
 def require_home(remote: Remote | None, what: str) -> None:
-    """Raises `ConfigurationError` if the tables are in an object store."""
+    """Raises `ConfigurationError` if there is an object store."""
     if remote is not None:
         raise ConfigurationError(
-            f"{what} cannot use tables in an object store yet, and those of this home are at {remote.address}.",
+            f"{what} cannot use an object store yet, and this home has what lasts at {remote.address}.",
             hint="docs/how-to/object-store.md says what can",
         )
 

@@ -494,7 +494,7 @@ def _object_store(env: Values, name: str, default: str = "") -> str | None:
     if not _ADDRESS.fullmatch(value):
         raise ConfigurationError(
             f"{env.origin(name)} is {env.shown(name)}; expected a bucket and a folder in it.",
-            hint="such as s3://lake/deltaworks; without it, the tables are in the home",
+            hint="such as s3://lake/deltaworks; without it, it is in the home",
         )
     return value
 

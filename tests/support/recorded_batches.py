@@ -48,7 +48,7 @@ def replay(settings: Settings, pipeline: Pipeline) -> Recording:
 def _recorded(settings: Settings, pipeline: Pipeline) -> list[MicroBatch]:
     reader = RangeReader(settings.cluster)
     micro_batches: list[MicroBatch] = []
-    for record in batches.read(settings.pipeline(pipeline.name) / "batches"):
+    for record in batches.read(PipelinePaths.of(settings, pipeline.name).batches):
         while len(micro_batches) < record.batch:
             micro_batches.append(MicroBatch(record.wall_clock_ms, ()))
         ranges = [

@@ -232,7 +232,7 @@ def test_a_place_can_be_sent_to_another_process(tmp_path: Path) -> None:
 def test_what_needs_tables_in_the_home_says_so(tmp_path: Path) -> None:
     require_home(settings(tmp_path, "").remote, "a replay")
 
-    with pytest.raises(ConfigurationError, match=r"(?s)a replay cannot use tables in an object store yet.*s3://lake/"):
+    with pytest.raises(ConfigurationError, match=r"(?s)a replay cannot use an object store yet.*s3://lake/"):
         require_home(settings(tmp_path, S3).remote, "a replay")
 
 

@@ -102,8 +102,9 @@ def _agree_to_delete(settings: Settings, *, yes: bool) -> None:
     )
     if found.others:
         out.print(Text(f"Kept, since deltaworks did not create them: {', '.join(path.name for path in found.others)}"))
-    if settings.tables_address is not None:
-        out.print(Text(f"Kept, unless their store is that of this home: the tables at {settings.tables_address}"))
+    for what, address in (("the tables", settings.tables_address), ("the state of streams", settings.storage_address)):
+        if address is not None:
+            out.print(Text(f"Kept, unless its store is that of this home: {what} at {address}"))
     if not yes and sys.stdin.isatty():
         typer.confirm("Delete?", abort=True)
         yes = True

@@ -3,8 +3,7 @@
 With it, driver and replay reproduce the order in which the stream processed records. It has one JSON line per batch, in
 files of `_PER_FILE` batches. A batch that ran twice has two equal lines; readers take the last.
 
-An object store cannot append to a file. There, the last batches are in a small file (`_TAIL`), which is replaced by
-compare and swap; when it is full, its lines go to the others.
+An object store cannot append to a file: see `batches_in_store`.
 
 Offsets refer to records of one topic. A recreated topic has the same name, but other records at the same offsets. So a
 record has the ids of the topics that its batch has read; `topics_read` tells where they change.
@@ -14,18 +13,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from deltaworks.files import Files, Stored, files_in, replace_file
+from deltaworks.control.batches_in_store import StoredRecords
+from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Range
 from deltaworks.object_path import ObjectPath
 
 _PER_FILE = 10_000
-_TAIL, _TAIL_LINES = "tail.jsonl", 200
 
 
 class BatchRecord(msgspec.Struct, frozen=True):
@@ -95,8 +94,7 @@ def append(
         admitted: what is written is written within it; it raises if a newer driver has taken over.
     """
     if isinstance(directory, ObjectPath):
-        while not _put(directory, record, admitted):
-            pass
+        _stored(directory).append(record, admitted)
         return
     with admitted():
         _append(directory, record)
@@ -115,16 +113,17 @@ def _append(directory: Path, record: BatchRecord) -> None:
 
 def read(directory: Path) -> Iterator[BatchRecord]:
     """Reads every batch once, in order."""
-    newest = -1
+    if isinstance(directory, ObjectPath):
+        yield from _stored(directory).read()
+        return
     for path in _files(directory):
-        for record in _records(path):
-            if record.batch > newest:  # else a file of an object store, which a crash kept from being emptied, has it
-                newest = record.batch
-                yield record
+        yield from _records(path)
 
 
 def last(directory: Path) -> BatchRecord | None:
     """The newest batch."""
+    if isinstance(directory, ObjectPath):
+        return _stored(directory).last()
     return next((records[-1] for path in reversed(_files(directory)) if (records := _records(path))), None)
 
 
@@ -170,6 +169,9 @@ def set_aside(directory: Path, first: int, to: Path) -> None:
 
     If it is interrupted, it can be called again; batches that were moved by then stay.
     """
+    if isinstance(directory, ObjectPath) and isinstance(to, ObjectPath):
+        _stored(directory).set_aside(first, to)
+        return
     for path in reversed(_files(directory)):  # the newest first, so that the record never has a gap
         records = _records(path)
         kept = [record for record in records if record.batch < first]
@@ -182,35 +184,12 @@ def set_aside(directory: Path, first: int, to: Path) -> None:
             path.unlink()
 
 
-def _put(directory: ObjectPath, record: BatchRecord, admitted: Callable[[], AbstractContextManager[None]]) -> bool:
-    """Writes a record into an object store; returns False if others have written meanwhile, so that nothing was done.
-
-    What is there is read before `admitted` looks whether a newer driver runs. So whoever was replaced either sees that,
-    or finds another version than the one it has read as soon as its successor has written.
-    """
-    files = files_in(directory)
-    tail = files.get(_TAIL)
-    known = [] if tail is None else _decoded(tail.data)
-    full = len(known) >= _TAIL_LINES
-    moved = [each for each in known if _file_of(directory, each) == _file_of(directory, known[0])] if full else []
-    stored = files.get(_file_of(directory, moved[0]).name) if moved else None
-    with admitted():
-        if moved:
-            name, all_of_it = _file_of(directory, moved[0]).name, ([] if stored is None else _decoded(stored.data))
-            whole = _lines(_each_once([*all_of_it, *moved]))
-            if not _swap(files, name, whole, stored):
-                return False
-        left = [each for each in known if each not in moved]
-        return _swap(files, _TAIL, _lines(_each_once([*left, record])), tail)
-
-
-def _swap(files: Files, name: str, data: bytes, read: Stored | None) -> bool:
-    """Replaces what was read, unless somebody else has."""
-    return files.put_if_absent(name, data) if read is None else files.replace(name, data, read.version)
-
-
 def _file_of(directory: Path, record: BatchRecord) -> Path:
     return directory / f"{record.batch // _PER_FILE * _PER_FILE:012d}.jsonl"
+
+
+def _stored(directory: ObjectPath) -> StoredRecords[BatchRecord]:
+    return StoredRecords(directory, BatchRecord)
 
 
 def _files(directory: Path) -> list[Path]:
@@ -220,21 +199,14 @@ def _files(directory: Path) -> list[Path]:
 
 def _records(path: Path) -> list[BatchRecord]:
     """The records of a file, in order; for a batch that ran twice, the last one."""
-    return _decoded(path.read_bytes())
-
-
-def _decoded(data: bytes) -> list[BatchRecord]:
-    records = []
-    for line in data.splitlines():
-        with suppress(msgspec.DecodeError):
-            records.append(msgspec.json.decode(line, type=BatchRecord))
-    return _each_once(records)
-
-
-def _each_once(records: Iterable[BatchRecord]) -> list[BatchRecord]:
-    """In order; of several records of a batch, the last one."""
-    last = {record.batch: record for record in records}
-    return [last[batch] for batch in sorted(last)]
+    records: dict[int, BatchRecord] = {}
+    for line in path.read_bytes().splitlines():
+        try:
+            record = msgspec.json.decode(line, type=BatchRecord)
+        except msgspec.DecodeError:
+            continue
+        records[record.batch] = record
+    return [records[batch] for batch in sorted(records)]
 
 
 def _lines(records: Sequence[BatchRecord]) -> bytes:

@@ -32,7 +32,7 @@ _KEPT = 2
 
 def current(checkpoint: Path) -> Path:
     """Spark's folder; if there is none yet, one that does not exist."""
-    return checkpoint / _SPARK / max(_complete(checkpoint), default=_NONE)
+    return checkpoint / _SPARK / max(_complete(checkpoint), key=_order, default=_NONE)
 
 
 def following(checkpoint: Path, generation: int) -> Path:
@@ -43,7 +43,7 @@ def following(checkpoint: Path, generation: int) -> Path:
     """
     prefix = f"{generation:0{_DIGITS}d}-"
     used = [*_complete(checkpoint), *_names(checkpoint / _SPARK)]
-    if any(name > f"{prefix}~" for name in _complete(checkpoint)):
+    if any(_order(name)[0] > generation for name in _complete(checkpoint)):
         raise ValueError(f"{checkpoint} has a folder of a later generation than {generation}")
     last = max((int(name.removeprefix(prefix)) for name in used if name.startswith(prefix)), default=0)
     return checkpoint / _SPARK / f"{prefix}{last + 1:02d}"
@@ -56,9 +56,9 @@ def complete(checkpoint: Path, folder: Path) -> None:
 
 def expire(checkpoint: Path) -> None:
     """Removes the folders that are older than the last complete ones, and what replaced drivers have left since."""
-    stays = sorted(_complete(checkpoint))[-_KEPT:]
+    stays = sorted(map(_order, _complete(checkpoint)))[-_KEPT:]
     for name in _names(checkpoint / _SPARK):
-        if stays and name < stays[0]:
+        if stays and _order(name) < stays[0]:
             (checkpoint / _READY / name).unlink(missing_ok=True)
             remove_tree(checkpoint / _SPARK / name)
 
@@ -66,6 +66,12 @@ def expire(checkpoint: Path) -> None:
 def everything(checkpoint: Path) -> tuple[Path, ...]:
     """What all starts of a checkpoint have left."""
     return checkpoint / _READY, checkpoint / _SPARK
+
+
+def _order(name: str) -> tuple[int, int]:
+    """Generation and start."""
+    generation, _, start = name.partition("-")
+    return int(generation), int(start)
 
 
 def _complete(checkpoint: Path) -> Iterator[str]:

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -138,11 +139,12 @@ def _fetch(settings: Settings, code: Code) -> bool:
     make_folder(settings.archives)
     with tempfile.TemporaryDirectory(prefix=f".{code.digest}.", dir=settings.archives) as temporary:
         folder = Path(temporary)
-        with zipfile.ZipFile(io.BytesIO(packed)) as file:
+        with suppress(zipfile.BadZipFile, zlib.error), zipfile.ZipFile(io.BytesIO(packed)) as file:
             file.extractall(folder)
-        manifest = _stored(Code(code.digest, folder))
-        if manifest is None or manifest.digest != code.digest:
+        if not _intact(fetched := Code(code.digest, folder)):
             return False
+        manifest = _stored(fetched)
+        assert manifest is not None
         _write(code, manifest, {name: folder / name for name in manifest.files})
     return _intact(code)
 

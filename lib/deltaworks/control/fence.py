@@ -51,7 +51,7 @@ def _decoded(path: Path, data: bytes) -> tuple[int, str]:
         raise IncompatibleCheckpointError(
             f"{path} holds {data[:40]!r} instead of the number of the last generation.",
             hint=f"find the highest generation (`deltaworks status`, {path.parent / 'outcomes'}, the logs), end its "
-            f"driver if it runs, and write the number: echo N > {path}",
+            f"driver if it runs, and let the number be all that is in {path}",
         )
     return int(found[1]), (found[2] or b"").decode()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deltaworks import listeners
-from deltaworks.control import checkpoint, jobs, lineage, topics
+from deltaworks.control import checkpoint, jobs, lineage, place, topics
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.code import Code
 from deltaworks.control.launchers import Launchers, launcher
@@ -82,8 +82,10 @@ def preflight(
     pipeline = jobs.load(settings, name)
     plan = pipeline.plan()
     _require_kafka(settings, name)
-    if settings.remote is not None:
-        settings.remote.check()
+    place.require_same(settings, name)
+    for remote in (settings.storage, settings.remote):
+        if remote is not None:
+            remote.check()
     found, cluster = fit(settings, pipeline, plan), settings.cluster_of(name)
     checked, kept = found.topics, found.kept
     if not take_over:

@@ -77,8 +77,9 @@ def _expire_stored(settings: Settings, keep: Collection[str], grace_s: float) ->
     if (example := code.stored(settings, "0")) is None:
         return
     for kept in _inside(example.parent):
-        if kept.stem not in keep and clock.wall_s() - kept.stat().st_mtime >= grace_s:
-            kept.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another machine has removed it
+            if kept.stem not in keep and clock.wall_s() - kept.stat().st_mtime >= grace_s:
+                kept.unlink(missing_ok=True)
 
 
 def tidy(settings: Settings) -> None:

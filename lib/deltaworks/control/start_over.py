@@ -6,7 +6,6 @@ home runs itself: elsewhere somebody may read them.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 
 from deltaworks import listeners
@@ -65,9 +64,10 @@ def start_over(settings: Settings, pipeline: Pipeline) -> Leftovers:
         for table in found.tables:
             remove_tree(settings.tables / table, strict=True)
         remove_tree(cuts.folder(settings.tables, pipeline.name))
-        for part in paths.root.iterdir():
-            if part not in (paths.lease, paths.fence):
-                shutil.rmtree(part) if part.is_dir() else part.unlink()
+        for root in {paths.lasting, paths.root}:
+            for part in root.iterdir() if root.is_dir() else ():
+                if part not in (paths.lease, paths.fence):
+                    remove_tree(part, strict=True) if part.is_dir() else part.unlink()
     return found
 
 

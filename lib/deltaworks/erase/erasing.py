@@ -81,7 +81,7 @@ def find(settings: Settings, name: str, person: Person) -> Found:
     Raises:
         ConfigurationError: there is no such pipeline, or it has not run here.
     """
-    require_home(settings.remote, "`deltaworks erase`")
+    require_home(settings.remote or settings.storage, "`deltaworks erase`")
     pipeline, paths = _opened(settings, name)
     mine, others = _tables(settings, pipeline, person)
     found = {table.name: rewriting.find(settings.tables / table.name, table.unwanted) for table in mine}
@@ -113,7 +113,7 @@ def erase(
         IncompatibleCheckpointError: the code in jobs/ has another topology than the stream. Nothing has changed.
         TransientError: the disk is full, for instance; the same command completes it.
     """
-    require_home(settings.remote, "`deltaworks erase`")
+    require_home(settings.remote or settings.storage, "`deltaworks erase`")
     pipeline, paths = _opened(settings, name)
     _require_quiet(settings, paths, name)
     done: list[Erasure] = []

@@ -29,7 +29,7 @@ from deltalake.exceptions import DeltaError
 
 from deltaworks.clock import ticks_s
 from deltaworks.errors import ConfigurationError, ConflictError
-from deltaworks.files import files_in, replace_file, sync
+from deltaworks.files import Stored, files_in, replace_file, sync
 from deltaworks.lakehouse.log import QUERY_PROPERTY
 from deltaworks.lakehouse.reading import delta_table
 from deltaworks.object_path import ObjectPath
@@ -39,6 +39,7 @@ FOLDER = "_cuts"
 _LATEST = "latest.json"
 _HOUR = "%Y-%m-%dT%H.jsonl"
 _EVERY_S = 30.0
+_NO_VERSION = '"-"'
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +78,8 @@ class CutWriter:
         self._hour = ""
         self._lines: list[bytes] = []
         """The cuts of the hour that are in an object store, which cannot append to a file, or will be there soon."""
+        self._read: Stored | None = None
+        """The file of the hour, as it was read or written last."""
         self._stored, self._stored_s = 0, 0.0
         """How many of them are there, and since when."""
 
@@ -109,25 +112,35 @@ class CutWriter:
                 f"Another committer has written {self._folder / _LATEST} meanwhile.",
                 hint="does another driver run this pipeline? See `deltaworks status`",
             )
-        self._newest = files.get(_LATEST)
+        found = files.get(_LATEST)
+        self._newest = _ours(found, data)
 
     def close(self) -> None:
         """Makes sure that all cuts are where readers look for earlier ones."""
         if self._stored < len(self._lines):
-            replace_file(self._folder / self._hour, b"".join(self._lines))
+            data, files, read = b"".join(self._lines), files_in(self._folder), self._read
+            if read is None:
+                files.put_if_absent(self._hour, data)
+            else:
+                files.replace(self._hour, data, read.version)  # unless a successor has written it: it has more
+            found = files.get(self._hour)
+            self._read = _ours(found, data)
             self._stored, self._stored_s = len(self._lines), ticks_s()
 
     def _keep(self, hour: str, line: bytes) -> None:
         if hour != self._hour:
             self.close()
-            try:
-                there = (self._folder / hour).read_bytes().splitlines(keepends=True)
-            except FileNotFoundError:
-                there = []
+            self._read = files_in(self._folder).get(hour)
+            there = [] if self._read is None else self._read.data.splitlines(keepends=True)
             self._hour, self._lines, self._stored = hour, there, len(there)
         self._lines.append(line)
         if ticks_s() >= self._stored_s + _EVERY_S:
             self.close()
+
+
+def _ours(found: Stored | None, data: bytes) -> Stored:
+    """What we have just written, as it is found; if a successor has written since, a version that nothing has."""
+    return found if found is not None and found.data == data else Stored(data, _NO_VERSION)
 
 
 def folder(root: Path, pipeline: str) -> Path:

@@ -85,16 +85,17 @@ def _copy(view: View, plan: Plan, root: ObjectPath, generation: int) -> None:
     def moved(path: Path) -> Path:
         return target / path.relative_to(source)
 
-    writes = {moved(path): content for path, content in plan.writes.items()}
-    copies = [] if plan.from_scratch else [path for path in view.needed(plan) if moved(path) not in writes]
-    described = [path for path in copies if path.parent.parent.name == "_metadata"]
-    for path in described:
-        found = layout.read_operator(path)
-        assert found is not None, path
-        writes[moved(path)] = found.at(moved(path.parents[2])).encode()
-    reach("checkpoint.before_copy")
     try:
-        link_all((path, moved(path)) for path in copies if path not in described)
+        needed = [] if plan.from_scratch else view.needed(plan)
+        described = [path for path in needed if _is_metadata(path)]
+        writes = {moved(path): content for path, content in plan.writes.items() if not _is_metadata(path)}
+        for path in described:
+            if (found := layout.read_operator(path)) is None:
+                raise FileNotFoundError(path)
+            writes[moved(path)] = found.at(moved(path.parents[2])).encode()
+        reach("checkpoint.before_copy")
+        copied = [path for path in needed if path not in described and moved(path) not in writes]
+        link_all((path, moved(path)) for path in copied)
     except FileNotFoundError as error:
         raise TransientError(
             f"A file of Spark's checkpoint was removed while it was copied: {error}.",
@@ -105,3 +106,8 @@ def _copy(view: View, plan: Plan, root: ObjectPath, generation: int) -> None:
             write_new(path, content)
     reach("checkpoint.copied")
     checkpoint_folders.complete(root, target)
+
+
+def _is_metadata(path: Path) -> bool:
+    """Whether it describes an operator: with the place of its schema, which is another one in each folder."""
+    return path.parent.parent.name == "_metadata"

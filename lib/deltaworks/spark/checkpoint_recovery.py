@@ -157,7 +157,10 @@ class View:
 
     def last(self) -> int:
         """The last committed batch, judged by names alone."""
-        return max(layout.numbered(self.checkpoint / COMMITS), default=NONE)
+        if self._sizes is None:
+            return max(layout.numbered(self.checkpoint / COMMITS), default=NONE)
+        logged = (path.name for path in self._sizes if path.parent == self.checkpoint / COMMITS)
+        return max((int(name) for name in logged if name.isdecimal()), default=NONE)
 
     def plan(self, at_most: int, *, keep_open: bool = True) -> Plan:
         """The steps that lead to the last batch, up to `at_most`, that is whole everywhere."""
@@ -183,11 +186,14 @@ class View:
         version = plan.committed + 1
         for operator in self._state.operators():
             if (metadata := self._state.metadata_of(operator, plan.committed)) is None:
-                continue
+                if plan.committed == NONE:
+                    continue
+                raise FileNotFoundError(operator / "_metadata")
             found.append(operator / "_metadata" / "v2" / str(metadata[0]))
             for partition in map(operator.joinpath, map(str, range(metadata[1].partitions))):
                 snapshot = self._state.snapshot_of(partition, version)
-                assert isinstance(snapshot, int), snapshot
+                if isinstance(snapshot, str):
+                    raise FileNotFoundError(snapshot)
                 found += [partition / f"{snapshot}.zip", *layout.ssts_of(partition / f"{snapshot}.zip")]
                 found += [partition / f"{each}.changelog" for each in range(snapshot + 1, version + 1)]
         return found

@@ -237,6 +237,8 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The highest batch that has an intent; None: not looked for yet."""
         self._last: Intent | None = None
         """The intent that this process has planned last."""
+        self._known_before: tuple[int, Intent | None] | None = None
+        """A batch, and the intent of the one before."""
         self._planned: int | None = None
         """The batch for which this process has asked for the ids of topics."""
 
@@ -260,7 +262,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start if told_to_end and planned.code != config.code else planned.end
         if told_to_end:
             return start
-        before = self._intent(batch - 1)
+        before = self._before(batch)
         few = None if before is None else grown(before.limit, config.max_records_per_batch)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else config.max_records_per_batch
         ids = self._topic_ids(before)
@@ -407,6 +409,12 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if batch % _EXPIRE_EVERY == 0:
             self._intents.expire(batch)
         return self._last
+
+    def _before(self, batch: int) -> Intent | None:
+        """The intent of the batch before, which is done: it is read once, however often nothing is to do."""
+        if self._known_before is None or self._known_before[0] != batch:
+            self._known_before = batch, self._intent(batch - 1)
+        return self._known_before[1]
 
     def _intent(self, batch: int) -> Intent | None:
         return self._last if self._last is not None and self._last.batch == batch else self._intents.get(batch)

@@ -27,6 +27,7 @@ from deltaworks.control import (
     fence,
     next_tick,
     opening,
+    place,
     set_aside,
     table_commands,
     topics,
@@ -112,6 +113,7 @@ def run(
     faults.install(settings.fault_hook)
     settings = replace(settings, cores=pipeline.shards(settings.cores))
     paths = PipelinePaths.of(settings, pipeline.name)
+    place.note(settings, pipeline.name)
     if generation is None:
         generation = fence.read(paths.fence) + 1
     while True:

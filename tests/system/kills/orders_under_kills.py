@@ -14,13 +14,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 
-from deltaworks.control import heartbeat
+from deltaworks.control import batches, heartbeat
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
 from deltaworks.testing.sample_data import produce
@@ -136,6 +138,7 @@ class OrdersUnderKills:
             "DELTAWORKS_FAULT_HOOK": HOOK,
             "DELTAWORKS_DRIVER_MEMORY": self.settings.driver_memory,
             "DELTAWORKS_TABLES": self.settings.tables_address or "",
+            "DELTAWORKS_STORAGE": self.settings.storage_address or "",
             "PYTHONPATH": self.settings.joined_python_path,
             VARIABLE: str(self._faults),
         }
@@ -197,6 +200,23 @@ class OrdersUnderKills:
         done.unlink()
         self.outcome.injected.append(point)
         self._report(f"{action} at {point}")
+
+    @contextmanager
+    def cut_off(self) -> Iterator[subprocess.Popen[bytes]]:
+        """A driver that runs, and is suspended with all below it until the end of the block: what it sent may still
+        arrive, and it wakes up."""
+        driver = self._start()
+        self._wait_for_batch()
+        tree = self._tree()
+        for process in tree:
+            process.suspend()
+        self._report(f"cut off: driver (pid {driver.pid}) and {len(tree) - 1} others, at {self._phase(None)}")
+        try:
+            yield driver
+        finally:
+            for process in tree:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
 
     def lose_local_stores(self) -> None:
         """The executor's disk is gone; only between two runs."""
@@ -266,8 +286,18 @@ class OrdersUnderKills:
         return self.outcome
 
     def _compare(self) -> None:
-        batches = self.settings.pipeline("orders") / "batches"
-        self.outcome.comparisons = recomputation.check(self.settings.cluster, self.settings.tables, batches)
+        folder = PipelinePaths.of(self.settings, "orders").batches
+        if isinstance(folder, ObjectPath):
+            folder = copied(folder, self._faults.parent / "batches")
+        self.outcome.comparisons = recomputation.check(self.settings.cluster, self.settings.tables, folder)
+
+
+def copied(record: Path, to: Path) -> Path:
+    """A record of batches in a folder of its own, as it lies on a disk."""
+    shutil.rmtree(to, ignore_errors=True)
+    for each in batches.read(record):
+        batches.append(to, each)
+    return to
 
 
 def _name(process: psutil.Process) -> str:

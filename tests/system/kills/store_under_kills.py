@@ -17,7 +17,8 @@ from deltaworks.stack.state import read_state
 from tests.support.live_stack import await_restart
 from tests.support.object_stores import with_free_ports
 
-ADDRESS = "s3://deltaworks/tables"
+STORAGE = "s3://deltaworks/lake"
+ADDRESS = f"{STORAGE}/tables"
 
 
 @dataclass
@@ -47,13 +48,20 @@ class StoreUnderKills:
 
 
 @contextmanager
-def stored(settings: Settings) -> Iterator[StoreUnderKills]:
-    """An object store in a home, with the tables of the home; delta-rs of this process knows how to reach it."""
+def stored(settings: Settings, *, everything: bool = False) -> Iterator[StoreUnderKills]:
+    """An object store in a home, with the tables of the home; delta-rs of this process knows how to reach it.
+
+    Args:
+        settings: of the home.
+        everything: the store also has whatever a stream needs to go on.
+    """
     settings = with_free_ports(settings)
     up(settings, only=["s3"], tethered=True)
     try:
         values = config.with_own_s3(settings.values, Settings.s3_access_in(settings.home))
-        settings = replace(settings, values=values, tables_address=ADDRESS)
+        settings = replace(
+            settings, values=values, tables_address=ADDRESS, storage_address=STORAGE if everything else None
+        )
         with pytest.MonkeyPatch.context() as patch:
             tables = settings.tables
             assert isinstance(tables, ObjectPath)

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import random
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deltaworks import exits
+from deltaworks.control import fence
+from deltaworks.control.paths import PipelinePaths
 from deltaworks.lakehouse import catalog
 from deltaworks.settings import Settings
 from tests.system.kills.orders_under_kills import OrdersUnderKills
 from tests.system.kills.store_under_kills import ADDRESS, stored
 from tests.system.sample_data import flowing
 
+LASTING = {"batches", "checkpoint", "checkpoints", "codes", "current", "generation", "intents", "plan.json"}
+"""What the folder of a pipeline in a home does not have if an object store has it."""
 VICTIMS = ("worker", "driver", "jvm")
+
+
+def share_keys(here: Settings, there: Settings) -> None:
+    """Another home knows how to reach the store."""
+    shutil.copytree(here.s3 / "secrets", there.s3 / "secrets")
+    shutil.copy(Settings.s3_access_in(here.home), there.s3)
 
 
 @pytest.mark.timeout(900)
@@ -34,3 +47,26 @@ def test_tables_in_an_object_store_are_exact_after_kills_of_the_store_and_of_the
         assert [victim for victim, _ in outcome.kills] == list(VICTIMS) and len(store.kills) == len(VICTIMS)
         assert str(catalog.table(store.settings.tables, "order_counts").path) == f"{ADDRESS}/order_counts"
         assert not list(store.settings.local_tables.rglob("*.parquet")), "nothing of them is in the home"
+
+
+@pytest.mark.timeout(900)
+def test_a_stream_goes_on_exactly_on_another_machine_while_the_first_one_is_cut_off_and_wakes_up(
+    orders_settings: Settings, tmp_path: Path
+) -> None:
+    with stored(orders_settings, everything=True) as store:
+        here, there = store.settings, replace(store.settings, home=tmp_path / "there")
+        share_keys(here, there)
+        first, orders = OrdersUnderKills(here, tmp_path / "first"), OrdersUnderKills(there, tmp_path / "second")
+        with flowing(here, rate=100.0):
+            with first.cut_off() as old, orders.running():
+                orders.kill("driver", random.Random(1))
+                store.kill()
+                orders.inject("checkpoint.copied", "kill")
+                orders.kill("jvm", random.Random(2))
+            assert old.wait(timeout=120) == exits.LEASE
+        store.await_back()
+        outcome = orders.check()
+        assert [comparison for comparison in outcome.comparisons if not comparison.equal] == []
+        assert (outcome.stores, outcome.rebuilt_stores) == ([], [])
+        assert fence.read(PipelinePaths.of(there, "orders").fence) > 4
+        assert not LASTING & {path.name for home in (here, there) for path in home.pipeline("orders").iterdir()}

@@ -73,7 +73,7 @@ def test_a_cut_costs_two_requests_and_an_hour_one_more_every_half_a_minute(in_st
         ticks.now_s += 1
         writer.write(cut(batch))
 
-    assert take_requests() == {"PUT": 62, "GET": 60}
+    assert take_requests() == {"PUT": 62, "GET": 62}
 
 
 def test_all_cuts_are_there_when_the_writer_is_closed(in_store: ObjectPath, ticks: Ticks) -> None:

@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltaworks import files
 from deltaworks.clock import wall_ms
@@ -32,6 +31,7 @@ from deltaworks.lakehouse.publish.differences import Differences, Side, engine
 from deltaworks.lakehouse.publish.replacement import Replacement
 from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.publish.windows import day_of
+from deltaworks.lakehouse.reading import parquet_file
 from deltaworks.lakehouse.schema import Role, changelog_name
 
 _READ_ROWS = 4_096
@@ -98,7 +98,7 @@ def _changes(folder: Path, kept: KeptCorrections, first: int) -> Iterator[Change
         if first >= told.rows:
             first -= told.rows
             continue
-        with pq.ParquetFile(corrections.rows_of(folder, table)) as file:
+        with parquet_file(corrections.rows_of(folder, table)) as file:
             for batch in file.iter_batches(_READ_ROWS, use_threads=False):
                 if first >= batch.num_rows:
                     first -= batch.num_rows
@@ -165,7 +165,9 @@ def _compare(
     with engine(MEMORY_MB) as duck:
         differences = Differences(duck, schema, source.schema, scope, same_batches=request.same_batches)
         columns = [str(cell.column) for cell in differences.cells]
-        rows = differences.write(_slices(source, change, removed, added), corrections.rows_of(folder, schema.name))
+        target = corrections.rows_of(folder, schema.name)
+        with files.written_here(target) as written:
+            rows = differences.write(_slices(source, change, removed, added), written)
     return TableCorrections(
         rows=rows,
         columns=tuple(columns),

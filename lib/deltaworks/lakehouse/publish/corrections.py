@@ -14,7 +14,6 @@ A publication that was taken back before its last commit has released nothing, a
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -24,7 +23,7 @@ import msgspec
 from deltaworks import formats
 from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
-from deltaworks.files import replace_file
+from deltaworks.files import remove_tree, replace_file
 from deltaworks.names import FILE, RUN
 
 Action = Literal["publish", "rollback"]
@@ -108,7 +107,7 @@ def is_released(publications: Path, run_id: str, action: Action, number: int) ->
 
 def drop(publications: Path, run_id: str, action: Action, number: int) -> None:
     """Forgets what was never released."""
-    shutil.rmtree(folder_of(publications, run_id, action, number), ignore_errors=True)
+    remove_tree(folder_of(publications, run_id, action, number))
 
 
 def of_run(publications: Path, run_id: str) -> list[KeptCorrections]:

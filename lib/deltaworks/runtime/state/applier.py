@@ -80,7 +80,7 @@ class Applier:
             if pending is None:
                 return False
             young = clock.ticks_s() - pending.since_s < _QUIET_S
-            if young or not (self._commits / str(pending.batch)).exists():
+            if young or not (self._commits / str(pending.batch)).is_file():
                 return True
             task.pending = None  # even if it fails: the next batch finds the changes in Spark's state
             try:
