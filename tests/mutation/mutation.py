@@ -23,6 +23,7 @@ class Hole(Enum):
     LATE_OR_OTHER_CODE = "a late writer, or other code in the middle of a batch"
     TWO_HOMES = "two homes at one Kafka, and markers that expire"
     RESCALED = "a stream that goes on with other tasks"
+    TWO_MACHINES = "drivers on two machines that share an object store"
     OBJECT_STORE = "an object store whose answers are lost, late or wrong"
 
 

@@ -1,10 +1,13 @@
-"""Mutations of what keeps tables exact that lie in an object store."""
+"""Mutations of what keeps tables and streams exact that lie in an object store."""
 
 from __future__ import annotations
 
 from tests.mutation.mutation import Hole, Mutation, Patch
 
 _STORE = "tests/unit/test_object_store.py"
+_CONTROL = "tests/unit/control/test_control_in_store.py"
+_CHECKPOINT = "tests/unit/spark/test_checkpoint_in_store.py"
+_CUTS = "tests/unit/lakehouse/test_cuts_of_two_committers.py"
 _FIRST = "tests/unit/test_files_contract.py::test_the_first_put_wins"
 
 
@@ -41,6 +44,55 @@ def _content_not_compared(patch: Patch) -> None:
     patch(object_store, "_digest", lambda data: "")
 
 
+def _same_number_on_two_machines(patch: Patch) -> None:
+    from deltaworks.control import fence
+
+    patch(fence, "_machine", lambda path: "0123456789abcdef")
+
+
+def _batch_record_replaced_whatever_is_there(patch: Patch) -> None:
+    from deltaworks.control.batches_in_store import INDEX, StoredRecords
+
+    original = StoredRecords._swap
+
+    def swap(self, index, lines, read):  # type: ignore[no-untyped-def]
+        return original(self, index, lines, self._files.get(INDEX))
+
+    patch(StoredRecords, "_swap", swap)
+
+
+def _cut_replaced_whatever_is_there(patch: Patch) -> None:
+    from deltaworks.files import replace_file
+    from deltaworks.lakehouse import cuts
+
+    patch(cuts.CutWriter, "_replace_latest", lambda self, data: replace_file(self._folder / cuts._LATEST, data))
+
+
+def _incomplete_folder_counts(patch: Patch) -> None:
+    from deltaworks.control import checkpoint_folders
+
+    patch(checkpoint_folders, "_complete", lambda checkpoint: checkpoint_folders._names(checkpoint / "spark"))
+
+
+def _schema_of_the_folder_before(patch: Patch) -> None:
+    from deltaworks.spark.checkpoint_files import OperatorMetadata
+
+    patch(OperatorMetadata, "at", lambda self, operator: self)
+
+
+def _all_needed_files_but_one(patch: Patch) -> None:
+    from deltaworks.spark.checkpoint_recovery import View
+
+    original = View.needed
+
+    def needed(self, plan):  # type: ignore[no-untyped-def]
+        found = original(self, plan)
+        changelogs = [path for path in found if path.suffix == ".changelog"]
+        return [path for path in found if path not in changelogs[-1:]]
+
+    patch(View, "needed", needed)
+
+
 MUTATIONS: dict[str, Mutation] = {
     "put-if-absent of an object store ignored": Mutation(
         Hole.OBJECT_STORE,
@@ -63,5 +115,35 @@ MUTATIONS: dict[str, Mutation] = {
         Hole.OBJECT_STORE,
         _content_not_compared,
         (f"{_STORE}::test_content_that_was_changed_on_its_way_is_not_believed",),
+    ),
+    "a generation admitted on two machines": Mutation(
+        Hole.TWO_MACHINES,
+        _same_number_on_two_machines,
+        (f"{_CONTROL}::test_a_copied_home_is_another_machine",),
+    ),
+    "the record of batches in an object store replaced whatever is there": Mutation(
+        Hole.TWO_MACHINES,
+        _batch_record_replaced_whatever_is_there,
+        (f"{_CONTROL}::test_who_was_replaced_writes_nothing_once_its_successor_has",),
+    ),
+    "a cut in an object store replaced whatever is there": Mutation(
+        Hole.TWO_MACHINES,
+        _cut_replaced_whatever_is_there,
+        (f"{_CUTS}::test_who_was_replaced_writes_nothing_over_the_cut_of_its_successor",),
+    ),
+    "an incomplete folder of Spark counts": Mutation(
+        Hole.TWO_MACHINES,
+        _incomplete_folder_counts,
+        (f"{_CONTROL}::test_a_folder_that_is_not_complete_never_counts_and_is_not_used_again",),
+    ),
+    "schemas in the folder of the start before": Mutation(
+        Hole.TWO_MACHINES,
+        _schema_of_the_folder_before,
+        (f"{_CHECKPOINT}::test_a_checkpoint_from_elsewhere_points_to_the_schemas_of_the_new_folder",),
+    ),
+    "a changelog not copied to the folder of a start": Mutation(
+        Hole.TWO_MACHINES,
+        _all_needed_files_but_one,
+        (f"{_CHECKPOINT}::test_a_start_gets_what_spark_reads_and_nothing_else",),
     ),
 }
