@@ -111,7 +111,7 @@ class StoredRecords(Generic[R]):
     def set_aside(self, first: int, to: ObjectPath) -> None:
         """Moves the records from a batch on to another folder; if it is interrupted, it can be called again."""
         while True:
-            index, lines, stored = self._index()
+            index, lines, stored = self._index()  # whoever undoes is alone: no driver brings files together
             whole = tuple(each for each in index.files if each.last < first)
             others = [line for each in index.files[len(whole) :] for line in self._lines_of(each)] + [*lines]
             kept, moved = ([each for each in others if (self._batch(each) >= first) is late] for late in (False, True))
@@ -167,11 +167,8 @@ class StoredRecords(Generic[R]):
         if stored is None:
             return _Index(), (), None
         head, *lines = stored.data.splitlines()
-        return (
-            formats.decode(head, _Index, FORMAT, f"The record of batches {self._folder / INDEX}"),
-            tuple(lines),
-            stored,
-        )
+        index = formats.decode(head, _Index, FORMAT, f"The record of batches {self._folder / INDEX}")
+        return index, tuple(lines), stored
 
     def _swap(self, index: _Index, lines: _Lines, read: Stored | None) -> bool:
         data = b"\n".join((msgspec.json.encode(index), *lines))

@@ -163,7 +163,9 @@ def test_a_start_gets_it_in_a_store_that_speaks_s3(tmp_path: Path) -> None:
         assert everything(old) == before
 
 
-@pytest.mark.parametrize("written_at", ["file:/elsewhere/orders/checkpoint", "s3://another/bucket/spark/000000000009-01"])
+@pytest.mark.parametrize(
+    "written_at", ["file:/elsewhere/orders/checkpoint", "s3://another/bucket/spark/000000000009-01"]
+)
 def test_a_checkpoint_from_elsewhere_points_to_the_schemas_of_the_new_folder(
     tmp_path: Path, root: ObjectPath, written_at: str
 ) -> None:
