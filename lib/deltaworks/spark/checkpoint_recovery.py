@@ -99,7 +99,7 @@ def settle(
         committed=None if plan.committed == NONE else plan.committed,
         open=plan.open,
         was_committed=None if last == NONE else last,
-        done=told(view, plan),
+        done=_told(view, plan),
     )
 
 
@@ -395,17 +395,17 @@ def _number(path: Path) -> int:
     return int(path.name) if path.name.isdecimal() else NONE
 
 
-def told(view: View, plan: Plan) -> tuple[str, ...]:
+def _told(view: View, plan: Plan) -> tuple[str, ...]:
     """A sentence for each kind of step that was done."""
-    lines = list(view.problems)
+    told = list(view.problems)
     if view.durable is not None:
-        lines.append(f"the machine was restarted since: what was not synced after batch {plan.committed} is not used")
+        told.append(f"the machine was restarted since: what was not synced after batch {plan.committed} is not used")
     kinds: dict[str, list[Path]] = {}
     for path, why in plan.away.items():
         if not layout.is_crc(path) or why == _OTHER_CHECKSUM:
             kinds.setdefault(why, []).append(path)
     for why, paths in kinds.items():
         names = ", ".join(sorted(relative(view.checkpoint, path) for path in paths)[:5])
-        lines.append(f"{names}{' and others' if len(paths) > 5 else ''}: {why}: moved away")
-    lines += [f"{relative(view.checkpoint, path)}: rewritten" for path in list(plan.writes)[:5]]
-    return tuple(lines)
+        told.append(f"{names}{' and others' if len(paths) > 5 else ''}: {why}: moved away")
+    told += [f"{relative(view.checkpoint, path)}: rewritten" for path in list(plan.writes)[:5]]
+    return tuple(told)

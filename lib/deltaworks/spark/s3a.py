@@ -9,6 +9,7 @@ It writes Spark's checkpoint, in folders that only one driver uses (`control.che
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +32,20 @@ AWAY = (
 """In what Spark says when the store does not answer."""
 _NO_SECRET = "certificates"
 """Java wants a password for a file with certificates, which are public."""
+_JARS = "spark.jars"
 _FILES = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
-def jars_for(settings: Settings, path: Path) -> dict[str, str]:
-    """The setting of Spark that a session needs for a path; empty if it is on a disk.
+def with_jars(settings: Settings, path: Path, own: Mapping[str, str]) -> dict[str, str]:
+    """Settings of Spark for a session that uses a path: its own ones, and the jars of an object store.
 
     Raises:
         StackError: the jars are missing and cannot be downloaded.
     """
     if not isinstance(path, ObjectPath):
-        return {}
-    return {"spark.jars": ",".join(str(jar) for jar in ensure_jars(settings, JARS))}
+        return dict(own)
+    jars = [*filter(None, [own.get(_JARS)]), *map(str, ensure_jars(settings, JARS))]
+    return {**own, _JARS: ",".join(jars)}
 
 
 def reach(spark: SparkSession, path: ObjectPath, scratch: Path) -> None:

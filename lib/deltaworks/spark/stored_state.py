@@ -80,7 +80,7 @@ def read(settings: Settings, name: str, checkpoint: Path, folder: Path, scratch:
         scratch=scratch,
         python_path=settings.joined_python_path,
         options=class_data.option(settings),
-        extra=s3a.jars_for(settings, checkpoint) | settings.spark_of(name) | _ONE_BY_ONE,
+        extra=s3a.with_jars(settings, checkpoint, settings.spark_of(name)) | _ONE_BY_ONE,
     )
     try:
         if isinstance(checkpoint, ObjectPath):

@@ -224,7 +224,7 @@ class StreamDriver:
             python_path=settings.joined_python_path,
             forks=self._forks,
             options=class_data.option(settings),
-            extra=s3a.jars_for(settings, self._paths.lasting) | settings.spark_of(self._pipeline.name),
+            extra=s3a.with_jars(settings, self._paths.lasting, settings.spark_of(self._pipeline.name)),
         )
         gateway = spark.sparkContext._gateway
         assert gateway is not None
