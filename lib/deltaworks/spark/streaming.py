@@ -39,7 +39,7 @@ from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import FencedError, KafkaReadError
+from deltaworks.errors import FencedError, KafkaReadError, TransientError
 from deltaworks.faults import reach
 from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Offsets
@@ -196,14 +196,20 @@ class StreamDriver:
             if self._batch is not None and oversized.told(self._paths.current.open_batch, self._batch, error):
                 _log.warning("batch %d was too large for memory or time; the next start takes less", self._batch)
             try:
+                self._require_not_replaced()
                 self._health.write("failed", error=str(error))
-            except FencedError as replaced:  # the heartbeat is the newer generation's, whose files Spark may find first
+            except FencedError as replaced:  # whatever Spark says, its files are the newer generation's, or gone
                 raise replaced from error
             raise
         finally:
             for file in (self._drain, self._planned_by):
                 file.unlink(missing_ok=True)
         return None
+
+    def _require_not_replaced(self) -> None:
+        """Raises `FencedError` if a newer generation has taken over, as far as that can be known now."""
+        with suppress(TransientError):
+            fence.check(self._paths.fence, self._generation, self._pipeline.name)
 
     def _begin(self, begun: Begun, *, finish_batch: bool) -> None:
         self._intents = begun.intents
