@@ -63,7 +63,7 @@ def test_a_stream_goes_on_exactly_on_another_machine_while_the_first_one_is_cut_
                 store.kill()
                 orders.inject("checkpoint.copied", "kill")
                 orders.kill("jvm", random.Random(2))
-            assert old.wait(timeout=120) == exits.LEASE
+            assert old.wait(timeout=240) == exits.LEASE
         store.await_back()
         outcome = orders.check()
         assert [comparison for comparison in outcome.comparisons if not comparison.equal] == []
