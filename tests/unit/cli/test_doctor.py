@@ -65,6 +65,7 @@ def test_all_is_well(clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: 
             "pipelines",
             "home",
             "tables",
+            "storage",
             "Java",
             "Spark",
             "Kafka",
