@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from deltaworks import config
 from deltaworks.errors import DeltaworksError
 from deltaworks.extras import missing
+from deltaworks.remote import Remote
 from deltaworks.settings import Settings
 
 Outcome = Literal["ok", "warning", "failed", "skipped"]
@@ -128,19 +130,18 @@ def _spark(settings: Settings) -> Iterator[Finding]:
 
 
 def _tables(settings: Settings) -> Iterator[Finding]:
-    if settings.remote is None:
-        yield Finding("tables", "ok", f"{settings.tables}")
-        return
-    settings.remote.check()
-    yield Finding("tables", "ok", f"{settings.remote.address} answers, and obeys conditions")
+    yield _place("tables", settings.remote, settings.local_tables)
 
 
 def _storage(settings: Settings) -> Iterator[Finding]:
-    if settings.storage is None:
-        yield Finding("storage", "ok", f"{settings.pipelines}")
-        return
-    settings.storage.check()
-    yield Finding("storage", "ok", f"{settings.storage.address} answers, and obeys conditions")
+    yield _place("storage", settings.storage, settings.pipelines)
+
+
+def _place(what: str, remote: Remote | None, local: Path) -> Finding:
+    if remote is None:
+        return Finding(what, "ok", f"{local}")
+    remote.check()
+    return Finding(what, "ok", f"{remote.address} answers, and obeys conditions")
 
 
 CHECKS: Mapping[str, Check] = {

@@ -156,6 +156,18 @@ def files_in(folder: Path) -> Files:
     return LocalFiles(folder)
 
 
+def swap(files: Files, name: str, data: bytes, read: Stored | None) -> bool:
+    """Writes a file if it still is as it was read; returns whether it was.
+
+    Args:
+        files: where it is.
+        name: of the file.
+        data: its new content.
+        read: what `Files.get` has said of it; None: it was not there, and must not be there now.
+    """
+    return files.put_if_absent(name, data) if read is None else files.replace(name, data, read.version)
+
+
 def local_side(path: Path) -> Path:
     """Where what belongs to a file or folder lies on this machine, if it need not last; a local path itself."""
     return path.local if isinstance(path, ObjectPath) else path

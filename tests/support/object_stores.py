@@ -23,6 +23,15 @@ from deltaworks.stack import ports, seaweedfs
 ENDPOINT = "DELTAWORKS_TESTS_S3"
 """Variable with the endpoint, for processes that tests start."""
 BUCKET = "files"
+S3_TABLE = """
+[s3]
+endpoint = "https://s3.example.com"
+region = "eu-1"
+access_key = "me"
+secret_key = "s3cret"
+path_style = true
+"""
+"""How a store is reached, as `deltaworks.toml` says it."""
 Fault = Literal["refused", "answer lost", "failed after all", "slow down", "cut off", "conflict"]
 """What happens to a request: it does not arrive, or has its effect and no answer, or an answer that says it failed; or
 it is put off; or half of its answer comes; or it is told to come again."""

@@ -13,17 +13,9 @@ from deltaworks.object_path import ObjectPath, access_of
 from deltaworks.object_store import ObjectStoreAccess
 from deltaworks.remote import Remote, require_home
 from deltaworks.settings import Settings
+from tests.support.object_stores import S3_TABLE
 
-S3 = """
-tables = "s3://lake/tables"
-[s3]
-endpoint = "https://s3.example.com"
-region = "eu-1"
-access_key = "me"
-secret_key = "s3cret"
-path_style = true
-ca_file = "certificates/ca.pem"
-"""
+S3 = f'tables = "s3://lake/tables"{S3_TABLE}ca_file = "certificates/ca.pem"\n'
 OWN = """
 [s3]
 endpoint = "http://127.0.0.1:19333"

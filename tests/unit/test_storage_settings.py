@@ -11,17 +11,10 @@ from deltaworks.errors import ConfigurationError
 from deltaworks.object_path import ObjectPath, access_of
 from deltaworks.object_store import ObjectStoreAccess
 from deltaworks.settings import Settings
+from tests.support.object_stores import S3_TABLE
 
 LAKE = "s3://lake/deltaworks"
-FILE = f"""
-storage = "{LAKE}"
-[s3]
-endpoint = "https://s3.example.com"
-region = "eu-1"
-access_key = "me"
-secret_key = "s3cret"
-path_style = true
-"""
+FILE = f'storage = "{LAKE}"{S3_TABLE}'
 
 
 def settings(project: Path, text: str = "", **variables: str) -> Settings:

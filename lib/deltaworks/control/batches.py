@@ -40,6 +40,9 @@ class BatchRecord(msgspec.Struct, frozen=True):
     """The ids of the topics in `offsets`; empty in records from before this field existed."""
 
 
+_decode = msgspec.json.Decoder(BatchRecord).decode
+
+
 class Recreated(msgspec.Struct, frozen=True):
     """A recreated topic: earlier batches read the old topic, later ones the new topic of the same name."""
 
@@ -94,7 +97,7 @@ def append(
         admitted: what is written is written within it; it raises if a newer driver has taken over.
     """
     if isinstance(directory, ObjectPath):
-        _stored(directory).append(record, admitted)
+        StoredRecords(directory).append(msgspec.json.encode(record), admitted)
         return
     with admitted():
         _append(directory, record)
@@ -102,7 +105,7 @@ def append(
 
 def _append(directory: Path, record: BatchRecord) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    path = _file_of(directory, record)
+    path = directory / f"{record.batch // _PER_FILE * _PER_FILE:012d}.jsonl"
     with path.open("ab") as file:
         if file.tell() and not _ends_with_newline(path):
             file.write(b"\n")  # a crash truncated the last line; that batch runs and is written again
@@ -114,7 +117,7 @@ def _append(directory: Path, record: BatchRecord) -> None:
 def read(directory: Path) -> Iterator[BatchRecord]:
     """Reads every batch once, in order."""
     if isinstance(directory, ObjectPath):
-        yield from _stored(directory).read()
+        yield from map(_decode, StoredRecords(directory).read())
         return
     for path in _files(directory):
         yield from _records(path)
@@ -123,7 +126,8 @@ def read(directory: Path) -> Iterator[BatchRecord]:
 def last(directory: Path) -> BatchRecord | None:
     """The newest batch."""
     if isinstance(directory, ObjectPath):
-        return _stored(directory).last()
+        newest = StoredRecords(directory).last()
+        return None if newest is None else _decode(newest)
     return next((records[-1] for path in reversed(_files(directory)) if (records := _records(path))), None)
 
 
@@ -170,7 +174,7 @@ def set_aside(directory: Path, first: int, to: Path) -> None:
     If it is interrupted, it can be called again; batches that were moved by then stay.
     """
     if isinstance(directory, ObjectPath) and isinstance(to, ObjectPath):
-        _stored(directory).set_aside(first, to)
+        StoredRecords(directory).set_aside(first, to)
         return
     for path in reversed(_files(directory)):  # the newest first, so that the record never has a gap
         records = _records(path)
@@ -184,14 +188,6 @@ def set_aside(directory: Path, first: int, to: Path) -> None:
             path.unlink()
 
 
-def _file_of(directory: Path, record: BatchRecord) -> Path:
-    return directory / f"{record.batch // _PER_FILE * _PER_FILE:012d}.jsonl"
-
-
-def _stored(directory: ObjectPath) -> StoredRecords[BatchRecord]:
-    return StoredRecords(directory, BatchRecord)
-
-
 def _files(directory: Path) -> list[Path]:
     """The files of the record, oldest first."""
     return sorted(directory.glob("*.jsonl"))
@@ -202,7 +198,7 @@ def _records(path: Path) -> list[BatchRecord]:
     records: dict[int, BatchRecord] = {}
     for line in path.read_bytes().splitlines():
         try:
-            record = msgspec.json.decode(line, type=BatchRecord)
+            record = _decode(line)
         except msgspec.DecodeError:
             continue
         records[record.batch] = record

@@ -14,13 +14,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Generic, Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from deltaworks import formats
 from deltaworks.faults import reach
-from deltaworks.files import Stored, contents, delete, files_in, write_new
+from deltaworks.files import Stored, contents, delete, files_in, swap, write_new
 from deltaworks.object_path import ObjectPath
 
 FORMAT = 1
@@ -30,18 +30,12 @@ INDEX_RECORDS, FILE_RECORDS = 200, 10_000
 _DIGITS = 12
 
 
-class Numbered(Protocol):
-    """A record of one batch, which can be written as JSON."""
-
-    @property
-    def batch(self) -> int: ...
-
-
-R = TypeVar("R", bound=Numbered)
 T = TypeVar("T")
 
 
 class _Number(msgspec.Struct):
+    """What a record has to have."""
+
     batch: int
 
 
@@ -59,22 +53,20 @@ class _Index(msgspec.Struct, frozen=True):
 
 
 _Lines = tuple[bytes, ...]
+_numbers = msgspec.json.Decoder(_Number)
 
 
-class StoredRecords(Generic[R]):
-    """The record of one pipeline.
+class StoredRecords:
+    """The record of one pipeline. A record is a line: an object in JSON with the number of its `batch`.
 
     Args:
         folder: where it is.
-        kind: of its records.
     """
 
-    def __init__(self, folder: ObjectPath, kind: type[R]) -> None:
+    def __init__(self, folder: ObjectPath) -> None:
         self._folder, self._files = folder, files_in(folder)
-        self._kind, self._decode = kind, msgspec.json.Decoder(kind).decode
-        self._numbered = msgspec.json.Decoder(_Number)
 
-    def append(self, record: R, admitted: Callable[[], AbstractContextManager[None]]) -> None:
+    def append(self, record: bytes, admitted: Callable[[], AbstractContextManager[None]]) -> None:
         """Writes the record of a batch, unless it is there.
 
         The index is read before `admitted` looks whether a newer driver runs. So whoever was replaced either sees that,
@@ -83,7 +75,7 @@ class StoredRecords(Generic[R]):
         while not self._of_now(lambda *now: self._append(record, admitted, *now)):
             pass
 
-    def read(self) -> Iterator[R]:
+    def read(self) -> Iterator[bytes]:
         """All records, in order."""
         while True:
             index, lines, stored = self._index()
@@ -91,20 +83,20 @@ class StoredRecords(Generic[R]):
             try:
                 for data in contents(self._folder / each.name for each in index.files):
                     begun = True
-                    yield from map(self._decode, data.splitlines())
-                yield from map(self._decode, lines)
+                    yield from data.splitlines()
+                yield from lines
                 return
             except FileNotFoundError:  # it was brought together with others since
                 if begun or self._index()[2] == stored:
                     raise
 
-    def last(self) -> R | None:
+    def last(self) -> bytes | None:
         """The newest record."""
 
-        def last(index: _Index, lines: _Lines, _: Stored | None) -> R | None:
+        def last(index: _Index, lines: _Lines, _: Stored | None) -> bytes | None:
             if not lines and index.files:
                 lines = self._lines_of(index.files[-1])
-            return self._decode(lines[-1]) if lines else None
+            return lines[-1] if lines else None
 
         return self._of_now(last)
 
@@ -114,10 +106,10 @@ class StoredRecords(Generic[R]):
             index, lines, stored = self._index()  # whoever undoes is alone: no driver brings files together
             whole = tuple(each for each in index.files if each.last < first)
             others = [line for each in index.files[len(whole) :] for line in self._lines_of(each)] + [*lines]
-            kept, moved = ([each for each in others if (self._batch(each) >= first) is late] for late in (False, True))
+            kept, moved = ([each for each in others if (_batch(each) >= first) is late] for late in (False, True))
             if not moved:
                 return
-            target = StoredRecords(to, self._kind)
+            target = StoredRecords(to)
             target._swap(_Index(files=(target._write(moved),)), (), target._index()[2])
             reach("batches.set_aside")
             if self._swap(_Index(files=(*whole, self._write(kept)) if kept else whole), (), stored):
@@ -136,17 +128,17 @@ class StoredRecords(Generic[R]):
 
     def _append(
         self,
-        record: R,
+        record: bytes,
         admitted: Callable[[], AbstractContextManager[None]],
         index: _Index,
         known: _Lines,
         stored: Stored | None,
     ) -> bool:
         """Returns whether nobody else has written meanwhile; if somebody has, nothing was done."""
-        line = msgspec.json.encode(record)
-        if line in known or (index.files and record.batch <= index.files[-1].last):
+        batch = _batch(record)
+        if record in known or (index.files and batch <= index.files[-1].last):
             return True  # the batch ran again
-        lines = [each for each in known if self._batch(each) != record.batch]
+        lines = [each for each in known if _batch(each) != batch]
         files, brought_together = index.files, None
         with admitted():
             if len(lines) >= INDEX_RECORDS:  # but for the last one, which another attempt may replace
@@ -156,7 +148,7 @@ class StoredRecords(Generic[R]):
                     moved, files = [*self._lines_of(files[-1]), *moved], files[:-1]
                 files = (*files, self._write(moved))
                 reach("batches.moved")
-            if not self._swap(_Index(files=files), (*lines, line), stored):
+            if not self._swap(_Index(files=files), (*lines, record), stored):
                 return False
         if brought_together is not None:
             delete([self._folder / brought_together.name])
@@ -171,19 +163,17 @@ class StoredRecords(Generic[R]):
         return index, tuple(lines), stored
 
     def _swap(self, index: _Index, lines: _Lines, read: Stored | None) -> bool:
-        data = b"\n".join((msgspec.json.encode(index), *lines))
-        if read is None:
-            return self._files.put_if_absent(INDEX, data)
-        return self._files.replace(INDEX, data, read.version)
+        return swap(self._files, INDEX, b"\n".join((msgspec.json.encode(index), *lines)), read)
 
     def _lines_of(self, file: _File) -> _Lines:
         return tuple((self._folder / file.name).read_bytes().splitlines())
 
-    def _batch(self, line: bytes) -> int:
-        return self._numbered.decode(line).batch
-
     def _write(self, lines: Sequence[bytes]) -> _File:
-        first, last = self._batch(lines[0]), self._batch(lines[-1])
+        first, last = _batch(lines[0]), _batch(lines[-1])
         name = f"{first:0{_DIGITS}d}-{secrets.token_hex(8)}"
         write_new(self._folder / name, b"\n".join(lines))
         return _File(name, first, last, len(lines))
+
+
+def _batch(line: bytes) -> int:
+    return _numbers.decode(line).batch

@@ -41,12 +41,12 @@ def following(checkpoint: Path, generation: int) -> Path:
     Raises:
         ValueError: a higher generation has one already.
     """
-    prefix = f"{generation:0{_DIGITS}d}-"
-    used = [*_complete(checkpoint), *_names(checkpoint / _SPARK)]
-    if any(_order(name)[0] > generation for name in _complete(checkpoint)):
+    completed = [*map(_order, _complete(checkpoint))]
+    if any(later > generation for later, _ in completed):
         raise ValueError(f"{checkpoint} has a folder of a later generation than {generation}")
-    last = max((int(name.removeprefix(prefix)) for name in used if name.startswith(prefix)), default=0)
-    return checkpoint / _SPARK / f"{prefix}{last + 1:02d}"
+    used = (*completed, *map(_order, _names(checkpoint / _SPARK)))
+    last = max((start for of, start in used if of == generation), default=0)
+    return checkpoint / _SPARK / f"{generation:0{_DIGITS}d}-{last + 1:02d}"
 
 
 def complete(checkpoint: Path, folder: Path) -> None:

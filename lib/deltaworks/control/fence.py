@@ -26,7 +26,7 @@ from pathlib import Path
 
 from deltaworks import processes
 from deltaworks.errors import FencedError, IncompatibleCheckpointError, LeaseError
-from deltaworks.files import LocalFiles, files_in, local_side, lock, make_folder, replace_file
+from deltaworks.files import LocalFiles, files_in, local_side, lock, make_folder, replace_file, swap
 from deltaworks.object_path import ObjectPath
 
 _MACHINE = "machine"
@@ -117,9 +117,7 @@ def _advance_in_store(path: ObjectPath, generation: int, pipeline: str) -> None:
                 f"generation {generation} of pipeline {pipeline!r} was admitted on another machine; it ends here",
                 hint="do two machines run it, each with a registry of its own? All need the same one",
             )
-        if stored is None and files.put_if_absent(path.name, wanted):
-            return
-        if stored is not None and files.replace(path.name, wanted, stored.version):
+        if swap(files, path.name, wanted, stored):
             return
 
 

@@ -20,7 +20,7 @@ from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError
-from deltaworks.files import files_in
+from deltaworks.files import Stored, files_in, swap
 from deltaworks.kernel.exchanges import batch_of
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.records import Coordinates
@@ -124,16 +124,14 @@ def _change(paths: PipelinePaths, name: str, change: _Change) -> None:
 def _write(paths: PipelinePaths, change: _Change) -> None:
     files = files_in(paths.records_set_aside)
     while True:
-        before, version = _read(paths)
+        before, stored = _read(paths)
         after = msgspec.json.encode(_List(entries=change(before.entries)))
-        if version is None and files.put_if_absent(_FILE, after):
-            return
-        if version is not None and files.replace(_FILE, after, version):
+        if swap(files, _FILE, after, stored):
             return
 
 
-def _read(paths: PipelinePaths) -> tuple[_List, str | None]:
-    """The list and its version, which is None if there is no file yet."""
+def _read(paths: PipelinePaths) -> tuple[_List, Stored | None]:
+    """The list, and the file that it is from; None if there is no file yet."""
     stored = files_in(paths.records_set_aside).get(_FILE)
     if stored is None:
         return _List(), None
@@ -145,7 +143,7 @@ def _read(paths: PipelinePaths) -> tuple[_List, str | None]:
         f"The list of records that were set aside, {path},",
         damaged="it was synced before anybody relied on it, so the disk is damaged; restore a copy of the file",
     )
-    return found, stored.version
+    return found, stored
 
 
 def _require_read(plan: Plan, record: Coordinates) -> None:

@@ -29,7 +29,7 @@ from deltalake.exceptions import DeltaError
 
 from deltaworks.clock import ticks_s
 from deltaworks.errors import ConfigurationError, ConflictError
-from deltaworks.files import Stored, files_in, replace_file, sync
+from deltaworks.files import Stored, files_in, replace_file, swap, sync
 from deltaworks.lakehouse.log import QUERY_PROPERTY
 from deltaworks.lakehouse.reading import delta_table
 from deltaworks.object_path import ObjectPath
@@ -106,25 +106,18 @@ class CutWriter:
         if not isinstance(self._folder, ObjectPath):
             replace_file(self._folder / _LATEST, data)
             return
-        files, read = files_in(self._folder), self._newest
-        if not (files.put_if_absent(_LATEST, data) if read is None else files.replace(_LATEST, data, read.version)):
+        if (written := _swapped(self._folder, _LATEST, data, self._newest)) is None:
             raise ConflictError(
                 f"Another committer has written {self._folder / _LATEST} meanwhile.",
                 hint="does another driver run this pipeline? See `deltaworks status`",
             )
-        found = files.get(_LATEST)
-        self._newest = _ours(found, data)
+        self._newest = written
 
     def close(self) -> None:
         """Makes sure that all cuts are where readers look for earlier ones."""
         if self._stored < len(self._lines):
-            data, files, read = b"".join(self._lines), files_in(self._folder), self._read
-            if read is None:
-                files.put_if_absent(self._hour, data)
-            else:
-                files.replace(self._hour, data, read.version)  # unless a successor has written it: it has more
-            found = files.get(self._hour)
-            self._read = _ours(found, data)
+            written = _swapped(self._folder, self._hour, b"".join(self._lines), self._read)
+            self._read = written or self._read  # a successor has written it: it has more
             self._stored, self._stored_s = len(self._lines), ticks_s()
 
     def _keep(self, hour: str, line: bytes) -> None:
@@ -138,8 +131,15 @@ class CutWriter:
             self.close()
 
 
-def _ours(found: Stored | None, data: bytes) -> Stored:
-    """What we have just written, as it is found; if a successor has written since, a version that nothing has."""
+def _swapped(folder: Path, name: str, data: bytes, read: Stored | None) -> Stored | None:
+    """What is written in place of what was read; None: somebody else has written meanwhile.
+
+    If a successor has written since, it has a version that nothing has: only it may replace its own.
+    """
+    files = files_in(folder)
+    if not swap(files, name, data, read):
+        return None
+    found = files.get(name)
     return found if found is not None and found.data == data else Stored(data, _NO_VERSION)
 
 

@@ -75,6 +75,29 @@ def rewind(root: ObjectPath, generation: int, batch: int, offsets_of: OffsetsOf)
     _copy(view, plan, root, generation)
 
 
+class FolderExpiry:
+    """Removes the folders of earlier starts beside a query, once it has committed a batch.
+
+    It is used like `checkpoint_sync.CheckpointSync`; what is in an object store is durable.
+    """
+
+    def __init__(self, root: ObjectPath) -> None:
+        self._root = root
+        self._done = False
+
+    def committed(self, batch: int) -> None:
+        """Notes that a batch is done."""
+        if not self._done:
+            checkpoint_folders.expire(self._root)
+            self._done = True
+
+    def abandon(self) -> None:
+        """Has nothing to end."""
+
+    def close(self) -> None:
+        """Has nothing to sync."""
+
+
 def _copy(view: View, plan: Plan, root: ObjectPath, generation: int) -> None:
     source = view.checkpoint
     try:

@@ -177,8 +177,9 @@ class View:
         """The files that Spark reads to go on after the plan; what the plan writes is not among them."""
         batches = {plan.committed - 1, plan.committed, plan.open}
         found = []
-        for path in map(self.checkpoint.joinpath, self._names()):
-            name, batch = relative(self.checkpoint, path), layout.batch_of(relative(self.checkpoint, path))
+        for name in self._names():
+            path = self.checkpoint / name
+            batch = layout.batch_of(name)
             logged = name.startswith((f"{OFFSETS}/", f"{COMMITS}/"))
             of_state = batch is not None and not logged
             if path not in plan.away and not of_state and "/SSTs/" not in name and (batch is None or batch in batches):

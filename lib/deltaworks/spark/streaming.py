@@ -23,7 +23,6 @@ from deltaworks import clock, disk, faults, processes
 from deltaworks.control import (
     accepted,
     batches,
-    checkpoint_folders,
     fence,
     next_tick,
     opening,
@@ -56,6 +55,7 @@ from deltaworks.settings import Settings
 from deltaworks.spark import class_data, failures, forking, handover, s3a, session
 from deltaworks.spark.beginning import Beginning, Begun
 from deltaworks.spark.checkpoint import committed_offsets
+from deltaworks.spark.checkpoint_in_store import FolderExpiry
 from deltaworks.spark.checkpoint_sync import CheckpointSync
 from deltaworks.spark.forking import ForkServer
 from deltaworks.spark.routes import Routes
@@ -152,6 +152,8 @@ class StreamDriver:
         self._lease = lease
         self._generation = generation
         self._reporter = reporter
+        self._current = paths.current
+        """Stays as it is while we hold the lease."""
         self._drain = paths.drain(generation)
         self._plan = pipeline.plan()
         self._cluster = settings.cluster_of(pipeline.name)
@@ -160,9 +162,9 @@ class StreamDriver:
         """While this file exists, the source plans no new batch."""
         self._batch: int | None = None
         """In process."""
-        self._sizes = RecordSizes(sizes.read(paths.current.sizes))
+        self._sizes = RecordSizes(sizes.read(self._current.sizes))
         self._health = Health(paths, pipeline.name, generation, reporter, pipeline.alerts)
-        self._ticked = self._expired = False
+        self._ticked = False
         self._stop = threading.Event()
         self._committing = threading.Lock()
 
@@ -174,7 +176,7 @@ class StreamDriver:
         """
         try:
             self._health.write("starting")
-            known = stored_plan(self._paths.current.plan)
+            known = stored_plan(self._current.plan)
             held = None if known is None else known.partitions
             self._topics = topics.prepare(self._cluster, self._pipeline, self._plan, begun=known is not None, held=held)
             for topic in self._topics.empty:
@@ -193,7 +195,7 @@ class StreamDriver:
             with self._pipeline.running(), self._session(begun.checkpoint) as spark:
                 self._run_query(spark, begun, until_caught_up=until_caught_up or finish_batch)
         except BaseException as error:
-            if self._batch is not None and oversized.told(self._paths.current.open_batch, self._batch, error):
+            if self._batch is not None and oversized.told(self._current.open_batch, self._batch, error):
                 _log.warning("batch %d was too large for memory or time; the next start takes less", self._batch)
             try:
                 self._require_not_replaced()
@@ -253,24 +255,14 @@ class StreamDriver:
         committer.publish_cut()
         self._paths.next_tick.unlink(missing_ok=True)
         frame = self._dataflow(spark, begun)
-        current = self._paths.current
-        durable = (
-            CheckpointSync(
-                current.spark,
-                current.synced,
-                processes.boot_id(),
-                failed=self._not_synced,
-                admitted=self._admitted,
-            )
-            if not isinstance(current.root, ObjectPath)
-            else None  # what is in an object store is durable
-        )
-        offsets = committed_offsets(self._paths.current.spark) or self._planner.initialOffset()
+        checkpoint = self._current.spark
+        durable = self._beside()
+        offsets = committed_offsets(checkpoint) or self._planner.initialOffset()
         self._health.goes_on_at(offsets)
         writer = (
             frame.writeStream.queryName(self._pipeline.name)
             .outputMode("update")
-            .option("checkpointLocation", str(self._paths.current.spark))
+            .option("checkpointLocation", str(checkpoint))
             .foreachBatch(disk.told(self._paths.root)(partial(self._commit_batch, begun, durable)))
         )
         interval = f"{self._pipeline.trigger_interval.total_seconds()} seconds"
@@ -287,15 +279,26 @@ class StreamDriver:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             begun.watch.close()
-            if durable is not None:
-                durable.abandon()
-        if durable is not None:
-            durable.close()
+            durable.abandon()
+        durable.close()
         committer.refresh_snapshots(force=True)
         committer.publish_cut()
         committer.close()
         self._health.snapshots([])
         self._health.write("stopped")
+
+    def _beside(self) -> CheckpointSync | FolderExpiry:
+        """What is done with Spark's checkpoint beside the query."""
+        current = self._current
+        if isinstance(current.root, ObjectPath):
+            return FolderExpiry(current.root)
+        return CheckpointSync(
+            current.spark,
+            current.synced,
+            processes.boot_id(),
+            failed=self._not_synced,
+            admitted=self._admitted,
+        )
 
     def _not_synced(self, error: Exception) -> None:
         _log.warning("Spark's checkpoint was not synced: %s. The next batch tries again.", error)
@@ -314,16 +317,14 @@ class StreamDriver:
             query_id=checkpoint.query_id,
             generation=self._generation,
             fence=self._paths.fence,
-            local_root=str(self._paths.current.local),
+            local_root=str(self._current.local),
             tables_root=self._settings.tables,
             tasks=checkpoint.tasks,
             exchange_partitions=self._plan.exchange_partitions(self._topics.read),
             transaction_timeout_ms=admin.transaction_timeout_ms(self._cluster),
             first_batch=checkpoint.first_batch,
-            initial_state=None
-            if checkpoint.initial_state is None
-            else self._paths.current.root / checkpoint.initial_state,
-            commits=self._paths.current.spark / "commits",
+            initial_state=None if checkpoint.initial_state is None else self._current.root / checkpoint.initial_state,
+            commits=self._current.spark / "commits",
             fault_hook=self._settings.fault_hook,
         )
         frame = spark.readStream.format("kafka_ranges").options(**offsets_option(source)).load()
@@ -341,14 +342,14 @@ class StreamDriver:
             self._topics.read | self._topics.whole,
             routing,
             checkpoint=begun.checkpoint,
-            intents=self._paths.current.intents,
+            intents=self._current.intents,
             drain_file=self._planned_by,
             tick_file=self._paths.next_tick,
-            sizes_file=self._paths.current.sizes,
+            sizes_file=self._current.sizes,
             generation=self._generation,
             code=self._code,
             first_clock_ms=0 if last is None else last.wall_clock_ms,
-            accepted=accepted.read(self._paths.current.accepted),
+            accepted=accepted.read(self._current.accepted),
             sliced_batch=begun.sliced_batch,
             may_grow=self._may_grow(),
         )
@@ -359,7 +360,9 @@ class StreamDriver:
         follows = rescaling.can_follow(self._plan, now, now | {name: 2 * n for name, n in self._topics.named.items()})
         return tuple(self._topics.named) if follows else ()
 
-    def _commit_batch(self, begun: Begun, durable: CheckpointSync | None, frame: DataFrame, spark_batch: int) -> None:
+    def _commit_batch(
+        self, begun: Begun, durable: CheckpointSync | FolderExpiry, frame: DataFrame, spark_batch: int
+    ) -> None:
         """`foreachBatch`: the one action that runs the tasks, then one Delta commit per table."""
         committer, batch_id = begun.committer, begun.checkpoint.first_batch + spark_batch
         started, self._batch = clock.ticks_s(), batch_id
@@ -390,26 +393,18 @@ class StreamDriver:
             committer.publish_cut()
         batches.append(self._paths.batches, record, self._admitted)
         self._batch = None
-        self._keep(durable, spark_batch)
+        durable.committed(spark_batch)
         self._reporter.batch(record, self._health.query_id)
         self._health.add(intent, results)
         self._ticked = self._ticked or intent.tick
         for result in results:
             for size in result.counts.sizes:
                 self._sizes.read(size.topic, size.records, size.size_bytes)
-        sizes.write(self._paths.current.sizes, self._sizes)
+        sizes.write(self._current.sizes, self._sizes)
         self._plan_next_tick()
         records = sum(result.counts.records_in for result in results)
         self._health.batch_ended(batch_id, records, clock.ticks_s() - started, committer.stale_snapshots)
         reach("driver.end")
-
-    def _keep(self, durable: CheckpointSync | None, spark_batch: int) -> None:
-        """Whatever the batch was needed for is there now: what led to it may go."""
-        if durable is not None:
-            durable.committed(spark_batch)
-        elif not self._expired:
-            checkpoint_folders.expire(self._paths.current.root)
-            self._expired = True
 
     def _admitted(self) -> AbstractContextManager[None]:
         """While it lasts, no newer generation begins."""

@@ -45,30 +45,6 @@ def on_another_machine(path: ObjectPath, local: Path) -> None:
 # ---- The fence
 
 
-def test_nobody_has_run_yet(path: ObjectPath) -> None:
-    assert fence.read(path) == 0
-    fence.check(path, 1, "orders")
-    with fence.held(path, 1, "orders"):
-        pass
-
-
-def test_a_newer_generation_shuts_out_the_older(path: ObjectPath) -> None:
-    fence.advance(path, 1, "orders")
-    fence.advance(path, 1, "orders")  # a restart of the same one
-    fence.advance(path, 12, "orders")
-
-    assert fence.read(path) == 12
-    with pytest.raises(FencedError, match="generation 1 of pipeline 'orders' was replaced by generation 12"):
-        fence.check(path, 1, "orders")
-    with pytest.raises(FencedError), fence.held(path, 1, "orders"):
-        pytest.fail("the block of an old generation must not run")
-    with pytest.raises(FencedError):
-        fence.advance(path, 11, "orders")
-    assert fence.read(path) == 12
-    with fence.held(path, 12, "orders"):
-        pass
-
-
 def test_a_generation_runs_on_one_machine(path: ObjectPath, tmp_path: Path) -> None:
     fence.advance(path, 3, "orders")
 

@@ -12,15 +12,21 @@ from deltaworks.control import fence
 from deltaworks.errors import FencedError, LeaseError
 
 
-def test_nobody_has_run_yet(tmp_path: Path) -> None:
-    path = tmp_path / "generation"
+@pytest.fixture(params=["on a disk", "in a store"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The fence of a pipeline, whose folder is not there yet."""
+    root: Path = tmp_path if request.param == "on a disk" else request.getfixturevalue("in_store")
+    return root / "orders" / "generation"
 
+
+def test_nobody_has_run_yet(path: Path) -> None:
     assert fence.read(path) == 0
     fence.check(path, 1, "orders")
+    with fence.held(path, 1, "orders"):
+        pass
 
 
-def test_a_newer_generation_shuts_out_the_older(tmp_path: Path) -> None:
-    path = tmp_path / "orders" / "generation"
+def test_a_newer_generation_shuts_out_the_older(path: Path) -> None:
     fence.advance(path, 1, "orders")
     fence.advance(path, 1, "orders")  # a restart of the same one
     fence.advance(path, 12, "orders")
@@ -34,6 +40,8 @@ def test_a_newer_generation_shuts_out_the_older(tmp_path: Path) -> None:
         fence.advance(path, 11, "orders")
     assert fence.read(path) == 12
     fence.check(path, 12, "orders")
+    with fence.held(path, 12, "orders"):
+        pass
 
 
 def test_nobody_gets_in_while_a_generation_writes(tmp_path: Path) -> None:
