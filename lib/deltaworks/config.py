@@ -103,8 +103,10 @@ _S3_SECRETS = frozenset({"access_key", "secret_key"})
 _RETENTION = ("versions", "hours", "days")
 _TABLES = frozenset({*_KINDS, "pipelines"})
 """Keys of a layer of the file that are tables."""
+SPARK_SECRET = "spark.authenticate.secret"
+"""The one secret of Spark that can be set: that of a cluster."""
 _OURS_OF_SPARK = re.compile(
-    r"spark\.(master|app\.name|authenticate.*|local\.dir|speculation.*|python\..*|executorEnv\.PYTHONPATH|driver\.memory"
+    r"spark\.(app\.name|authenticate\..*|local\.dir|speculation.*|python\..*|executorEnv\.PYTHONPATH|driver\.memory"
     r"|task\.maxFailures|sql\.(shuffle\.partitions|adaptive\..*|warehouse\.dir|session\.timeZone|exchange\.reuse"
     r"|execution\.arrow\..*|streaming\.(stateStore|checkpoint|forceDelete|noDataMicroBatches|minBatchesToRetain).*))"
 )
@@ -276,6 +278,18 @@ class Values:
             return setting
 
         tables = {table: {name: held(each) for name, each in of.items()} for table, of in self.tables.items()}
+        return replace(self, tables=tables)
+
+    def followed(self) -> Values:
+        """These values, with references in settings of libraries replaced by the secrets.
+
+        Raises:
+            ConfigurationError: a secret is not there.
+        """
+        tables = {
+            table: {name: each.read() if isinstance(each, Reference) else each for name, each in of.items()}
+            for table, of in self.tables.items()
+        }
         return replace(self, tables=tables)
 
     def origin(self, name: str) -> str | None:
@@ -489,6 +503,10 @@ def _require_for_s3(name: str, value: object, origin: str) -> None:
 def _require_for_spark(name: str, value: object, origin: str) -> None:
     if not name.startswith("spark."):
         raise ConfigurationError(f"{origin} is no setting of Spark.", hint=f'"spark.{name}"?')
+    if name == SPARK_SECRET:
+        if not isinstance(value, dict):
+            raise ConfigurationError(f"{origin} is a secret.", hint='{ file = "..." } says where it is')
+        return
     if _OURS_OF_SPARK.fullmatch(name):
         hint = "driver_memory sets it" if name == "spark.driver.memory" else "remove it"
         raise ConfigurationError(

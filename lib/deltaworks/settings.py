@@ -195,6 +195,15 @@ class Settings:
         settings = cls.from_environment({**os.environ, **variables})
         return replace(settings, values=settings.values.holding(variables))
 
+    def without_references(self) -> Settings:
+        """For processes of other machines, which cannot look up what `[kafka]` and `[s3]` refer to: these settings have
+        the secrets, and paths that are asked of them know how they are reached.
+
+        Raises:
+            ConfigurationError: a secret is not there.
+        """
+        return replace(self, values=self.values.followed())
+
     def environment(self) -> dict[str, str]:
         """The variables that give another process these settings; `from_environment` of them is equal."""
         text = {
@@ -281,7 +290,17 @@ class Settings:
 
     def spark_of(self, pipeline: str) -> dict[str, str]:
         """Settings of Spark for a pipeline: `[spark]`, and `[pipelines.NAME.spark]` says what differs."""
-        return {name: str(value) for name, value in self.values.table("spark", pipeline).items()}
+        own = self.values.table("spark", pipeline)
+        return {name: value for name, value in own.items() if isinstance(value, str)}
+
+    def spark_secret_of(self, pipeline: str) -> str | None:
+        """What the processes of a Spark cluster authenticate with.
+
+        Raises:
+            ConfigurationError: the secret is not there.
+        """
+        secret = self.values.table("spark", pipeline).get(config.SPARK_SECRET)
+        return secret.read() if isinstance(secret, config.Reference) else None
 
     def retention_of(self, pipeline: str) -> dict[str, str]:
         """How long the tables of a pipeline can be read: `[retention]`, and `[pipelines.NAME.retention]` says what

@@ -98,7 +98,7 @@ def test_a_global_table_does_not_wait_for_an_older_generation(settings: Settings
     write(kafka, "ids", ("a", "1"))
     stream = InProcessStream(pipeline(topology), settings, kafka=kafka)
     config = stream.worker.config
-    older = Path(config.local_root) / f"global-{config.generation - 1}.lock"
+    older = config.local_folder / f"global-{config.generation - 1}.lock"
     older.parent.mkdir(parents=True, exist_ok=True)
     with older.open("w") as file:
         assert lock(file)

@@ -261,6 +261,15 @@ def remove(code: Code) -> bool:
     return True
 
 
+def files(settings: Settings) -> dict[str, Path]:
+    """The code that this process runs, for an executor: path -> file."""
+    if settings.code is None:
+        return sources(settings)
+    manifest = _stored(find(settings, settings.code.name))
+    assert manifest is not None
+    return {name: settings.code / name for name in manifest.files}
+
+
 def sources(settings: Settings) -> dict[str, Path]:
     """The files to archive, in order: path within the archive -> file."""
     package = Path(__file__).resolve().parents[1]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deltaworks import listeners
-from deltaworks.control import checkpoint, jobs, lineage, place, topics
+from deltaworks.control import checkpoint, cluster, jobs, lineage, place, topics
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.code import Code
 from deltaworks.control.launchers import Launchers, launcher
@@ -73,7 +73,7 @@ def preflight(
             us or does not obey conditions.
         TransientError: the object store does not answer.
         TopologyError: the topology cannot be built, or its topics are not co-partitioned.
-        StackError: Kafka does not answer, or it belongs to another project.
+        StackError: Kafka or the Spark cluster does not answer, or Kafka belongs to another project.
         KafkaTopicError: a topic is missing, or does not fit the pipeline.
         IncompatibleCheckpointError: the checkpoint belongs to another plan.
         LineageError: the pipeline belongs to another home on this Kafka.
@@ -86,13 +86,15 @@ def preflight(
     for remote in (settings.storage, settings.remote):
         if remote is not None:
             remote.check()
-    found, cluster = fit(settings, pipeline, plan), settings.cluster_of(name)
+    if (executors := cluster.of(settings, name)) is not None:
+        executors.require_answer()
+    found, kafka = fit(settings, pipeline, plan), settings.cluster_of(name)
     checked, kept = found.topics, found.kept
     if not take_over:
         home = str(settings.home)
-        lineage.require_ours(cluster, name, None if kept is None else kept.lineage, home)
-    short = admin.short_transactions(admin.transaction_timeout_ms(cluster))
-    admin.create_topics(cluster, checked.missing)  # last: nothing changes before all checks have passed
+        lineage.require_ours(kafka, name, None if kept is None else kept.lineage, home)
+    short = admin.short_transactions(admin.transaction_timeout_ms(kafka))
+    admin.create_topics(kafka, checked.missing)  # last: nothing changes before all checks have passed
     report(f"created {', '.join(checked.missing_names)}" if checked.missing else "all topics exist")
     if checked.empty:
         report(f"check the spelling of {', '.join(checked.empty)} if it should have existed: the pipeline reads it")
@@ -133,6 +135,6 @@ def _check_options(settings: Settings, options: DeployOptions, launchers: Launch
 
 def _require_kafka(settings: Settings, name: str) -> None:
     listeners.require_own_kafka(settings)
-    cluster = settings.cluster_of(name)
-    if not admin.answers(cluster):
-        raise admin.refusal(cluster) or StackError(f"Kafka does not answer at {cluster}.", hint="deltaworks up")
+    kafka = settings.cluster_of(name)
+    if not admin.answers(kafka):
+        raise admin.refusal(kafka) or StackError(f"Kafka does not answer at {kafka}.", hint="deltaworks up")

@@ -6,6 +6,8 @@ own, so that a driver that was suspended and wakes up late changes nothing of th
 
 The file of a task has a list of its pages, followed by the changes of each commit: both sides process only the change.
 A task that was moved to another process reads the whole file once.
+
+Tasks on other machines get copies of these files with their batch (`files_for`, `keep`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import secrets
 import shutil
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,6 +160,34 @@ def driver_of(table: Path) -> Driver:
             f"The Delta table at {table} was not opened by a driver.",
             hint="TableCommitter.open() comes before the first batch",
         ) from None
+
+
+def files_for(table: Path, task: int) -> dict[str, bytes]:
+    """The files that one task of a table reads, by their names: for `keep` on another machine."""
+    root = local_side(table) / layout.CONTROL_FOLDER
+    try:
+        said = (root / _DRIVER).read_bytes()
+    except FileNotFoundError:
+        return {}
+    folder = said.decode().split()[1]
+    found = {_DRIVER: said}
+    for path in (_path(root / folder, task), root / folder / _HELD):
+        with suppress(FileNotFoundError):
+            found[f"{folder}/{path.name}"] = path.read_bytes()
+    return found
+
+
+def keep(table: Path, files: Mapping[str, bytes]) -> None:
+    """Writes what the driver's machine has sent (`files_for`), so that tasks find it here as they do there."""
+    root = local_side(table) / layout.CONTROL_FOLDER
+    for name, content in files.items():
+        path = root / name
+        try:
+            if path.read_bytes() == content:
+                continue
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, content)
 
 
 def publish_held(control: Path, held: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import NamedTuple
 
 import msgspec
@@ -34,6 +35,21 @@ RESULT = 2
 """msgpack `TaskResult`, for the driver."""
 BATCH = 3
 """msgpack `BatchPlan`, for the driver, one per batch."""
+TOLD = 4
+"""`packed` files with what the driver tells the task of its tables; only if it is on another machine."""
+
+Told = dict[str, dict[str, bytes]]
+"""Table -> name of a file -> content; see `lakehouse.page_index`."""
+
+
+def packed(told: Told) -> bytes:
+    """As a payload; names of pages resemble each other."""
+    return zlib.compress(msgspec.msgpack.encode(told), 1)
+
+
+def unpacked(payload: bytes) -> Told:
+    """Inverse of `packed`."""
+    return msgspec.msgpack.decode(zlib.decompress(payload), type=Told)
 
 
 class BatchHeader(msgspec.Struct, frozen=True, array_like=True):

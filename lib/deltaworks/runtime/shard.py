@@ -92,12 +92,15 @@ def run_shard(
                 )
             if attempt >= _DISTRUST_FROM:
                 worker.discard_stores(row.route)
+        if row.kind == messages.TOLD:
+            worker.told[row.stage, row.task] = bytes(row.payload)
+            continue
         inputs = waiting.setdefault((row.stage, row.task), Inputs())
         if row.kind == messages.EXCHANGE:
             inputs.exchanges.append(msgspec.msgpack.decode(row.payload, type=RecordBatch))
         else:
             inputs.ranges += msgspec.msgpack.decode(row.payload, type=list[Range])
-    if batch is None:
+    if batch is None or not waiting:
         return
     worker.open_globals(batch.position)
     here = frozenset(operator.stages)
@@ -182,6 +185,7 @@ class _TaskRun:
     def __init__(self, worker: Worker, task: TaskId, batch: BatchHeader, committed: CheckpointState) -> None:
         reach("task.start")
         self._worker, self._task, self._batch, self._committed = worker, task, batch, committed
+        worker.hear(task)
         self._header, self._recovery = worker.open(task, committed)
         self._hosted = hosted = worker.task(*task)
         reach("task.opened")

@@ -31,6 +31,9 @@ from deltaworks.kernel.records import Collector
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateBackend
 from deltaworks.kernel.task import GARBAGE_THRESHOLDS, Task
+from deltaworks.lakehouse import page_index
+from deltaworks.object_path import ObjectPath, access_of, connect
+from deltaworks.runtime import messages
 from deltaworks.runtime.collector import TaskCollector
 from deltaworks.runtime.consumer import RangeReader
 from deltaworks.runtime.global_tables import GlobalTables, Reader, global_path
@@ -69,7 +72,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Of the driver."""
     fence: Path
     """The fence; a task of an older generation writes nothing."""
-    local_root: str
+    local_root: str | None
+    """Folder of the local stores; None: whoever runs the tasks says where (`at`)."""
     tables_root: Path
     """Folder of all tables."""
     tasks: tuple[int, ...]
@@ -87,6 +91,19 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     other batch follows; None: nobody looks."""
     fault_hook: str | None = None
     """`module:function`, called once per process (tests only)."""
+
+    @property
+    def local_folder(self) -> Path:
+        """The folder of the local stores."""
+        assert self.local_root is not None, "nobody has said where local stores are"
+        return Path(self.local_root)
+
+    def at(self, folder: Path) -> HostConfig:
+        """For another machine: what is not in an object store lies below this folder of it."""
+        for path in (self.fence, self.tables_root):
+            if isinstance(path, ObjectPath):
+                connect(str(path), access_of(path)[0], folder / "tables")
+        return msgspec.structs.replace(self, local_root=str(folder / "stores"))
 
 
 @dataclass
@@ -188,6 +205,8 @@ class Worker:
     clients: Clients
     _tasks: dict[TaskId, HostedTask] = field(default_factory=dict)
     globals: GlobalTables | None = None
+    told: dict[TaskId, bytes] = field(default_factory=dict)
+    """What the driver's machine has sent for the tasks of this batch, see `messages.TOLD`."""
     _applier: Applier | None = None
 
     def open_globals(self, position: bytes | None) -> None:
@@ -196,13 +215,19 @@ class Worker:
             return
         assert position is not None
         if self.globals is None:
-            root = Path(self.config.local_root)
+            root = self.config.local_folder
             self.globals = GlobalTables(
                 self.plan, self.pipeline, root, self.clients.reader, generation=self.config.generation
             )
         if self.globals.at(position):
             for hosted in self._tasks.values():
                 hosted.kernel = hosted.version = None  # they read the stores of before
+
+    def hear(self, task: TaskId) -> None:
+        """Puts what the driver's machine has sent for a task where the task looks for it."""
+        if (payload := self.told.pop(task, None)) is not None:
+            for table, files in messages.unpacked(payload).items():
+                page_index.keep(self.config.tables_root / table, files)
 
     def open(self, task: TaskId, committed: CheckpointState) -> tuple[StateHeader, RecoveryAction]:
         """Brings the local store of a task to the committed state; what waited in memory is in it, or forgotten.
@@ -241,7 +266,7 @@ class Worker:
 
     def discard_stores(self, shard: int) -> None:
         """Throws the local stores of a shard away, because who has opened them has died."""
-        root = Path(self.config.local_root)
+        root = self.config.local_folder
         for task in [task for task, route in self.routes.items() if route == shard]:
             if task in self._tasks:
                 self._tasks.pop(task).close()
@@ -302,7 +327,7 @@ class Worker:
 
     def _host(self, stage: int, task: int) -> HostedTask:
         config = self.config
-        local = LocalStore.copy(local_path(Path(config.local_root), stage, task), stores_of(self.plan.stages[stage]))
+        local = LocalStore.copy(local_path(config.local_folder, stage, task), stores_of(self.plan.stages[stage]))
         collector = TaskCollector(
             self.pipeline,
             self.plan,

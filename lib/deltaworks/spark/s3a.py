@@ -33,6 +33,8 @@ AWAY = (
 _NO_SECRET = "certificates"
 """Java wants a password for a file with certificates, which are public."""
 _JARS = "spark.jars"
+_BUFFERS = "${java.io.tmpdir}"
+"""Each JVM has a folder of its own for what it is about to send."""
 _FILES = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
@@ -60,7 +62,7 @@ def reach(spark: SparkSession, path: ObjectPath, scratch: Path) -> None:
     """
     context: Any = spark.sparkContext
     hadoop = context._jsc.hadoopConfiguration()
-    for name, value in {"fs.s3.impl": _FILES, "fs.s3a.buffer.dir": str(scratch), **path.store.hadoop()}.items():
+    for name, value in {"fs.s3.impl": _FILES, "fs.s3a.buffer.dir": _BUFFERS, **path.store.hadoop()}.items():
         hadoop.set(name, value)
     if (authorities := path.store.arrow().get("tls_ca_file_path")) is not None:
         _trust(context._jvm, authorities, scratch / "authorities.p12")

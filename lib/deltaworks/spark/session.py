@@ -10,15 +10,20 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from deltaworks.control.cluster import OF_A_CLUSTER
+from deltaworks.spark import cluster
+from deltaworks.spark.cluster import Executors
 from deltaworks.spark.forking import ForkServer
 
 _STREAMING = "spark.sql.streaming"
+_CHECKSUM = "spark.sql.shuffle.orderIndependentChecksum"
 _CLASSES = "org.apache.spark.sql.execution.streaming"
 
 _HEAP = "-XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=50"
@@ -44,10 +49,12 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _HADOOP = "spark.hadoop."
 _LOOPBACK = "127.0.0.1"
 
-_CLOSED = {
-    "spark.authenticate": "true",
+_LOCAL = {
     "spark.driver.bindAddress": _LOOPBACK,  # the block manager's too
     "spark.driver.host": _LOOPBACK,
+}
+_CLOSED = {
+    "spark.authenticate": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -71,6 +78,7 @@ def build(
     forks: ForkServer | None = None,
     options: str = "",
     extra: Mapping[str, str] | None = None,
+    executors: Executors | None = None,
 ) -> SparkSession:
     """A session for one streaming query.
 
@@ -83,25 +91,39 @@ def build(
         python_path: PYTHONPATH of the workers.
         forks: Where all Python processes of the session come from; None: each is started separately.
         options: Further options of the JVM.
-        extra: Further Spark settings, which win; options of the JVM are added to ours.
+        extra: Further Spark settings, which win; options of the JVM are added to ours. Those that name a cluster are
+            left out.
+        executors: Run the tasks; None: the driver's JVM does.
+
+    Raises:
+        StackError: the cluster does not answer.
     """
-    scratch.mkdir(parents=True, exist_ok=True)
-    python = sys.executable if forks is None else forks.executable(scratch)
+    folder = scratch if executors is None else scratch / cluster.CODE
+    folder.mkdir(parents=True, exist_ok=True)
+    python = sys.executable if forks is None else forks.executable(folder)
+    if executors is not None:
+        python = cluster.PYTHON
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     os.environ["PYTHONPATH"] = python_path  # the JVM hands it to every Python process that it starts
     os.environ["PYTHONSAFEPATH"] = "1"  # else a `jobs` in the current directory comes before that of the project
-    os.environ["SPARK_LOCAL_IP"] = _LOOPBACK
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
     os.environ.setdefault("MALLOC_ARENA_MAX", _ARENAS)
-    others = dict(extra or {})
-    options = f"{options} {others.pop(_JAVA_OPTIONS, '')}"
+    own = dict(extra or {})
+    options = f"{options} {own.pop(_JAVA_OPTIONS, '')}"
     settings = config(
         partitions=partitions, driver_memory=driver_memory, scratch=scratch, python_path=python_path, options=options
     )
-    builder = SparkSession.builder.appName(name).master(f"local[{cores},3]")
-    for key, value in {**settings, **others}.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    if executors is None:
+        settings |= {name: value for name, value in own.items() if name not in OF_A_CLUSTER}
+        settings |= {"spark.master": f"local[{cores},3]"}
+    else:
+        settings |= executors.config(scratch, JVM, own)
+    if executors is None or executors.cluster.is_here:
+        os.environ["SPARK_LOCAL_IP"] = _LOOPBACK
+        settings |= _LOCAL
+    builder = SparkSession.builder.appName(name).config(map={**settings})
+    with nullcontext() if executors is None else executors.reached(settings, scratch):
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     _only_what_is_set(session)
     return session
@@ -127,6 +149,10 @@ def config(
         "spark.sql.exchange.reuse": "false",
         **_INTERPRETED,
         "spark.shuffle.compress": "false",
+        # A task that runs again sends the same records. What it tells the driver differs (names of files, figures), and
+        # Spark would end the query for it.
+        f"{_CHECKSUM}.enabled": "false",
+        f"{_CHECKSUM}.enableFullRetryOnMismatch": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
         "spark.speculation": "false",
         "spark.python.worker.reuse": "true",

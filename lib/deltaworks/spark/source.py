@@ -40,6 +40,8 @@ from deltaworks.files import files_in
 from deltaworks.kafka.admin import TopicState, admin, topic_states
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.idling import Idling
+from deltaworks.lakehouse import page_index
+from deltaworks.lakehouse.schema import schemas
 from deltaworks.runtime import messages
 from deltaworks.runtime.batches import sizes
 from deltaworks.runtime.batches.limits import Limit, Part, cut_backlog, require_growing, wait_for_others
@@ -49,6 +51,7 @@ from deltaworks.runtime.messages import BatchHeader, BatchPlan, Row
 from deltaworks.settings import Settings
 from deltaworks.spark.routes import Routes
 from deltaworks.topology.plan import Plan
+from deltaworks.topology.stages import Stage
 
 TICK = "!tick"
 """Stands for a topic in offsets: the wall clock of the last tick. No topic has such a name."""
@@ -77,6 +80,8 @@ class StageInput(msgspec.Struct, frozen=True, kw_only=True):
     """The routes of task 0, 1, ...; a task has the number of the partitions that it reads."""
     ticks: bool = False
     """Its tasks depend on the wall clock."""
+    tables: tuple[str, ...] = ()
+    """The tables of which its tasks are told something with each batch: those that they write from other machines."""
 
     def reads(self, topic: str) -> bool:
         """Whether the stage reads a topic."""
@@ -118,6 +123,8 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Says when the next tick is due (`control.next_tick`); if it is missing, a tick is due now. None: no ticks."""
     intents: bytes
     """The folder of the intents of this checkpoint, pickled: a path in an object store says how it is reached."""
+    tables_root: bytes = b""
+    """The folder of all tables, likewise; empty if `StageInput.tables` are."""
     lineage: str
     query_id: str
     generation: int
@@ -153,6 +160,7 @@ def source_config(
     accepted: Accepted | None = None,
     sliced_batch: int | None = None,
     may_grow: tuple[str, ...] = (),
+    elsewhere: bool = False,
 ) -> SourceConfig:
     """The planner's configuration for a pipeline.
 
@@ -173,6 +181,7 @@ def source_config(
         accepted: likewise.
         sliced_batch: likewise.
         may_grow: likewise.
+        elsewhere: tasks run on other machines.
     """
     idle, routes = pipeline.max_task_idle, routing.by_task()
     stages = tuple(
@@ -182,6 +191,7 @@ def source_config(
             patterns=stage.patterns,
             routes=tuple(routes[stage.index, task] for task in range(routing.tasks[stage.index])),
             ticks=stage.ticks(idle_timeout=pipeline.idle_timeout is not None),
+            tables=_written(pipeline, plan, stage) if elsewhere else (),
         )
         for stage in plan.stages
     )
@@ -204,6 +214,7 @@ def source_config(
         drain_file=str(drain_file),
         tick_file=str(tick_file) if any(stage.ticks for stage in stages) else None,
         intents=pickle.dumps(intents),
+        tables_root=pickle.dumps(settings.tables) if elsewhere else b"",
         lineage=checkpoint.lineage,
         query_id=checkpoint.query_id,
         generation=generation,
@@ -216,6 +227,20 @@ def source_config(
         sliced_batch=sliced_batch,
         may_grow=may_grow,
     )
+
+
+def _written(pipeline: Pipeline, plan: Plan, stage: Stage) -> tuple[str, ...]:
+    """The tables that a task of a stage may write."""
+    letters = pipeline.dead_letters.table
+    own = [schemas(sink)[0].name for sink in stage.tables] + ([] if letters is None else [letters])
+    return (*own, *pipeline.archives(plan).tables)
+
+
+class _Rows(DataSourceStreamReader):
+    """Hands the rows of a batch to Spark; lives in the tasks."""
+
+    def read(self, partition: InputPartition) -> Iterator[Row]:
+        yield from partition.value
 
 
 class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -232,6 +257,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cut_ms = 0
         self._idling: dict[tuple[int, int], Idling] = {}
         self._intents = Intents(files_in(pickle.loads(config.intents)))
+        self._tables: Path | None = pickle.loads(config.tables_root) if config.tables_root else None
         self._clock: BatchClock | None = None
         self._known: int | None = None
         """The highest batch that has an intent; None: not looked for yet."""
@@ -446,10 +472,25 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if batch != self._planned:
             self._require_topics_of(intent)
-        return [InputPartition(plan_rows(self._config, intent, max(self.known, batch)))]
+        rows = [*plan_rows(self._config, intent, known := max(self.known, batch)), *self._told(intent, known)]
+        return [InputPartition(rows)]
+
+    def _told(self, intent: Intent, known: int) -> Iterator[Row]:
+        """What the driver tells each task of its tables, as files beside them."""
+        if self._tables is None:
+            return
+        header = header_of(self._config, intent, known)
+        for stage in self._config.stages:
+            for task, route in enumerate(stage.routes):
+                told = {name: page_index.files_for(self._tables / name, task) for name in stage.tables}
+                yield Row(route, stage.stage, task, messages.TOLD, messages.packed(told), header)
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
-        yield from partition.value
+        return _Rows().read(partition)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Tasks get one that only reads: they may be elsewhere, where neither files nor the intents are."""
+        return _Rows, ()
 
     def _starts_at_end(self, topic: str) -> bool:
         config = self._config
@@ -569,9 +610,7 @@ def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[Row]
         intent: the intent of the batch.
         known: the highest batch that has an intent.
     """
-    position = _encode({topic: intent.end[topic] for topic in config.global_topics}) if config.global_topics else None
-    in_slices = intent.batch == config.sliced_batch
-    header = _encode(BatchHeader(intent.batch, intent.clock_ms, intent.digest, known, position, in_slices))
+    header = header_of(config, intent, known)
     first = config.stages[0]
     plan = _encode(BatchPlan(intent.ranges, intent.tick))
     rows = [Row(first.routes[0], first.stage, 0, messages.BATCH, plan, header)]
@@ -584,6 +623,13 @@ def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[Row]
         for task, ranges in inputs.items():
             rows.append(Row(stage.routes[task], stage.stage, task, messages.INPUT, _encode(ranges), header))
     return rows
+
+
+def header_of(config: SourceConfig, intent: Intent, known: int) -> bytes:
+    """`Row.batch` of a batch; see `plan_rows`."""
+    position = _encode({topic: intent.end[topic] for topic in config.global_topics}) if config.global_topics else None
+    in_slices = intent.batch == config.sliced_batch
+    return _encode(BatchHeader(intent.batch, intent.clock_ms, intent.digest, known, position, in_slices))
 
 
 def _is_tick(start: Offsets, end: Offsets) -> bool:

@@ -23,6 +23,8 @@ from deltaworks import clock, disk, faults, processes
 from deltaworks.control import (
     accepted,
     batches,
+    cluster,
+    code,
     fence,
     next_tick,
     opening,
@@ -57,6 +59,7 @@ from deltaworks.spark.beginning import Beginning, Begun
 from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.checkpoint_in_store import FolderExpiry
 from deltaworks.spark.checkpoint_sync import CheckpointSync
+from deltaworks.spark.cluster import Executors
 from deltaworks.spark.forking import ForkServer
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option, source_config
@@ -157,6 +160,7 @@ class StreamDriver:
         self._drain = paths.drain(generation)
         self._plan = pipeline.plan()
         self._cluster = settings.cluster_of(pipeline.name)
+        self._executors = cluster.of(settings, pipeline.name)
         self._code = "" if settings.code is None else settings.code.name
         self._planned_by = self._drain
         """While this file exists, the source plans no new batch."""
@@ -233,6 +237,7 @@ class StreamDriver:
             forks=self._forks,
             options=class_data.option(settings),
             extra=s3a.with_jars(settings, self._paths.lasting, settings.spark_of(self._pipeline.name)),
+            executors=None if self._executors is None else Executors(self._executors, code.files(settings)),
         )
         gateway = spark.sparkContext._gateway
         assert gateway is not None
@@ -310,15 +315,16 @@ class StreamDriver:
         routes = routing.by_task()
         source = self._source(routing, begun)
         self._planner = KafkaRangesReader(source)
+        sent = self._sent_settings()
         config = HostConfig(
             # Hooks belong to the driver: what they hold need not be sent to workers.
             pipeline=cloudpickle.dumps(replace(self._pipeline, on_start=None, on_stop=None)),  # type: ignore[no-untyped-call]
-            bootstrap=self._cluster,
+            bootstrap=sent.cluster_of(self._pipeline.name),
             query_id=checkpoint.query_id,
             generation=self._generation,
             fence=self._paths.fence,
-            local_root=str(self._current.local),
-            tables_root=self._settings.tables,
+            local_root=None if self._executors is not None else str(self._current.local),
+            tables_root=sent.tables,
             tasks=checkpoint.tasks,
             exchange_partitions=self._plan.exchange_partitions(self._topics.read),
             transaction_timeout_ms=admin.transaction_timeout_ms(self._cluster),
@@ -332,6 +338,16 @@ class StreamDriver:
             host = TaskHost(config, operator, routes)
             frame = frame.groupBy("route").transformWithState(host, messages.SCHEMA, "Update", "None")
         return frame
+
+    def _sent_settings(self) -> Settings:
+        """The settings for those who run the tasks; paths that are sent to them say how they are reached there."""
+        if self._executors is None:
+            return self._settings
+        sent = self._settings.without_references()
+        for remote in (sent.storage, sent.remote):
+            assert remote is not None, "the home cannot be reached by executors"
+            _ = remote.path  # from now on, this process knows the store without references
+        return sent
 
     def _source(self, routing: Routes, begun: Begun) -> SourceConfig:
         last = batches.last(self._paths.batches)
@@ -352,6 +368,7 @@ class StreamDriver:
             accepted=accepted.read(self._current.accepted),
             sliced_batch=begun.sliced_batch,
             may_grow=self._may_grow(),
+            elsewhere=self._executors is not None,
         )
 
     def _may_grow(self) -> tuple[str, ...]:

@@ -7,7 +7,10 @@ branch in a streaming plan would run an operator twice.
 
 from __future__ import annotations
 
+import os
+import pickle
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -34,6 +37,8 @@ _TASK, _SEGMENT = Struct(">ii"), Struct(">q")
 """Keys of the state: that of a task's header, and what follows it in the key of a segment."""
 VARIABLE = "tasks"
 """The one variable of Spark's state."""
+_FOLDERS = "SPARK_LOCAL_DIRS"
+"""The variable in which Spark tells its Python processes the folders of their executor."""
 
 
 class SparkState:
@@ -72,17 +77,36 @@ def place_of(key: bytes) -> tuple[TaskId, int | None]:
     return (stage, task), _SEGMENT.unpack_from(key, _TASK.size)[0] if len(key) > _TASK.size else None
 
 
+@lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> HostConfig:
+    """Once per process: it makes new clients of an object store."""
+    config: HostConfig = pickle.loads(packed)
+    return config if config.local_root is not None else config.at(_of_executor())
+
+
+def _of_executor() -> Path:
+    """The folder of the executor that this process works for; Spark removes it when the executor ends."""
+    return Path(os.environ[_FOLDERS].split(",")[0]) / "deltaworks"
+
+
 class TaskHost(StatefulProcessor):
-    """Hosts the tasks of one operator; one group is one shard."""
+    """Hosts the tasks of one operator; one group is one shard.
+
+    Args:
+        config: is packed at once: paths in it say how this process reaches them now.
+        operator: which one.
+        routes: of all tasks.
+    """
 
     def __init__(self, config: HostConfig, operator: Operator, routes: dict[TaskId, int]) -> None:
-        self._config = config
+        self._packed = pickle.dumps(config)
         self._operator = operator
         self._routes = routes
         self._mine = {route for (stage, _), route in routes.items() if stage in operator.stages}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getMapState(VARIABLE, "key binary", "value binary")
+        self._config = _unpacked(self._packed)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         if key[0] not in self._mine:
@@ -92,7 +116,7 @@ class TaskHost(StatefulProcessor):
         context = TaskContext.get()
         assert context is not None
         batch_id = self._config.first_batch + int(context.getLocalProperty("streaming.sql.batchId") or -1)
-        with disk.told(Path(self._config.local_root)):
+        with disk.told(self._config.local_folder):
             for row in run_shard(
                 worker,
                 self._operator,

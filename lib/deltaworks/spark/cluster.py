@@ -1,0 +1,108 @@
+"""A session whose tasks run on a cluster (`control.cluster`): what it has that one on this machine has not.
+
+Executors are processes of other machines, perhaps of other users, that can read no file of this one. Spark sends them
+the code: an archive, unpacked into the folder that an executor works in, with `deltaworks`, `jobs` and a program
+`python`. The program becomes the Python that `spark.pyspark.python` names there, which has PySpark and what else
+deltaworks needs.
+
+Spark knows only one path of Python, for the processes beside the driver, too. So the JVM of the driver works in a
+folder where that path is a program of this machine.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+
+from deltaworks.control.cluster import Cluster
+from deltaworks.files import replace_file
+
+CODE = "deltaworks-code"
+"""The folder of the code, in the one that a JVM works in."""
+PYTHON = f"./{CODE}/python"
+"""The program that Spark starts wherever it wants a Python."""
+_ARCHIVES = "spark.archives"
+_SUBMIT = "PYSPARK_SUBMIT_ARGS"
+
+
+@dataclass(frozen=True)
+class Executors:
+    """The executors of one session."""
+
+    cluster: Cluster
+    code: Mapping[str, Path]
+    """Path within the archive of the code -> file."""
+
+    def config(self, scratch: Path, java_options: str, own: Mapping[str, str]) -> dict[str, str]:
+        """Spark's settings.
+
+        Args:
+            scratch: a folder of the driver, for the archive.
+            java_options: of an executor.
+            own: the settings of the project, which win; archives are added up.
+        """
+        archives = filter(None, [own.get(_ARCHIVES), f"{self._packed(scratch)}#{CODE}"])
+        ours = {
+            "spark.authenticate": str(self.cluster.secret is not None).lower(),
+            "spark.cores.max": str(self.cluster.cores),
+            "spark.executor.extraJavaOptions": java_options,
+            "spark.executorEnv.MALLOC_ARENA_MAX": "2",
+            "spark.executorEnv.PYTHONSAFEPATH": "1",
+            "spark.shuffle.readHostLocalDisk": "false",  # executors of one machine may be of different users
+            "spark.locality.wait": "200ms",  # for the executor with the store of a task; then another one makes its own
+        }
+        return {
+            **ours,
+            **own,
+            "spark.master": self.cluster.master,
+            "spark.executorEnv.PYTHONPATH": f"./{CODE}",
+            _ARCHIVES: ",".join(archives),
+        }
+
+    @contextmanager
+    def reached(self, conf: Mapping[str, str], scratch: Path) -> Iterator[None]:
+        """Starts the JVM of a session in a folder where `PYTHON` is there; the session is made in the block."""
+        secrets, arguments = scratch / "secrets.properties", os.environ.get(_SUBMIT)
+        if self.cluster.secret is not None:  # everybody can read the command line of the JVM
+            line = f"spark.authenticate.secret={_escaped(self.cluster.secret)}\n"
+            replace_file(secrets, line.encode(), mode=0o600)
+            words = ["--properties-file", str(secrets), "--load-spark-defaults", "pyspark-shell"]
+            os.environ[_SUBMIT] = shlex.join(words)
+        settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+        try:
+            launch: Any = launch_gateway
+            gateway = launch(settings, popen_kwargs={"cwd": str(scratch)})
+            SparkContext._ensure_initialized(gateway=gateway)
+            yield
+        finally:
+            secrets.unlink(missing_ok=True)
+            os.environ.pop(_SUBMIT, None)
+            if arguments is not None:
+                os.environ[_SUBMIT] = arguments
+
+    def _packed(self, scratch: Path) -> Path:
+        """Writes the archive of the code."""
+        target = scratch / f"{CODE}.tar.gz"
+        with tarfile.open(target, "w:gz", compresslevel=1) as archive:
+            for name, path in self.code.items():
+                archive.add(path, name)
+            program = f'#!/bin/sh\nexec {shlex.quote(self.cluster.python)} "$@"\n'.encode()
+            entry = tarfile.TarInfo("python")
+            entry.size, entry.mode = len(program), 0o755
+            archive.addfile(entry, io.BytesIO(program))
+        return target
+
+
+def _escaped(value: str) -> str:
+    """A value as a file of properties has it."""
+    return "".join(char if char.isascii() and char.isalnum() else f"\\u{ord(char):04x}" for char in value)
