@@ -135,6 +135,7 @@ class OrdersUnderKills:
             "DELTAWORKS_HOME": str(self.settings.home),
             "DELTAWORKS_PROJECT": str(self.settings.project),
             "DELTAWORKS_BOOTSTRAP": self.settings.bootstrap,
+            "DELTAWORKS_CORES": str(self.settings.cores),
             "DELTAWORKS_FAULT_HOOK": HOOK,
             "DELTAWORKS_DRIVER_MEMORY": self.settings.driver_memory,
             "DELTAWORKS_TABLES": self.settings.tables_address or "",
@@ -168,8 +169,7 @@ class OrdersUnderKills:
 
     def kill(self, victim: str, rng: random.Random) -> None:
         """SIGKILL to `driver`, `jvm` or a `worker` somewhere within a batch of a stream that is at work."""
-        self._wait_for_batch()
-        time.sleep(rng.uniform(0.0, 1.2))  # anywhere within the batch; what it hit is read from the trace
+        self.at_work(rng)  # what it hits is read from the trace
         for process in self._victims(victim):
             phase = self._phase(process.pid if victim != "jvm" else None)
             try:
@@ -180,6 +180,11 @@ class OrdersUnderKills:
             self._report(f"kill {len(self.outcome.kills):3}: {victim:6} (pid {process.pid}) at {phase}")
             return
         self._report(f"no {victim} to kill")
+
+    def at_work(self, rng: random.Random) -> None:
+        """Until the stream is at work, and somewhere within a batch."""
+        self._wait_for_batch()
+        time.sleep(rng.uniform(0.0, 1.2))
 
     def inject(self, point: str, action: str) -> None:
         """A failure (`raise`) or a SIGKILL (`kill`) the next time that any process reaches the point."""
