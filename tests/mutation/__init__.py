@@ -2,7 +2,7 @@
 
 - `safeguards/`: each mutation takes one safeguard of the product away. It names the tests that must turn red;
   `test_safeguards.py` proves that they do, in a process of their own. `python -m tests.mutation [NAME ...]` prints the
-  reasons. The same mutation can be applied to all processes of a stream that is killed (`orders_under_kills`) or
+  reasons. The same mutation can be applied to all processes of a stream that is killed (`stream_under_kills`) or
   soaked (`python -m tests.system.soak --mutation NAME`). Only some mutations show there, where chance brings what the
   safeguard is against.
 - `test_kernel.py`: mutations of the kernel's text, which the properties of `tests/properties` must find.

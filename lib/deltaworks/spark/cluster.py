@@ -21,10 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from deltaworks.control.cluster import Cluster
+from deltaworks.errors import TransientError
 from deltaworks.files import replace_file
 
 CODE = "deltaworks-code"
@@ -71,7 +73,11 @@ class Executors:
 
     @contextmanager
     def reached(self, conf: Mapping[str, str], scratch: Path) -> Iterator[None]:
-        """Starts the JVM of a session in a folder where `PYTHON` is there; the session is made in the block."""
+        """Starts the JVM of a session in a folder where `PYTHON` is there; the session is made in the block.
+
+        Raises:
+            TransientError: the cluster does not take the session.
+        """
         secrets, arguments = scratch / "secrets.properties", os.environ.get(_SUBMIT)
         if self.cluster.secret is not None:  # everybody can read the command line of the JVM
             line = f"spark.authenticate.secret={_escaped(self.cluster.secret)}\n"
@@ -84,6 +90,11 @@ class Executors:
             gateway = launch(settings, popen_kwargs={"cwd": str(scratch)})
             SparkContext._ensure_initialized(gateway=gateway)
             yield
+        except Py4JJavaError as error:
+            raise TransientError(
+                f"The Spark cluster {self.cluster.master} does not take the stream: {_reason(error)}.",
+                hint="does its master run, and has it the secret of [spark]? Its log and ours say more",
+            ) from error
         finally:
             secrets.unlink(missing_ok=True)
             os.environ.pop(_SUBMIT, None)
@@ -101,6 +112,11 @@ class Executors:
             entry.size, entry.mode = len(program), 0o755
             archive.addfile(entry, io.BytesIO(program))
         return target
+
+
+def _reason(error: Py4JJavaError) -> str:
+    """The first line of what Java says."""
+    return str(error.java_exception.getMessage()).partition("\n")[0].rstrip(".")
 
 
 def _escaped(value: str) -> str:

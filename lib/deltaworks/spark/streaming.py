@@ -227,6 +227,8 @@ class StreamDriver:
     @contextmanager
     def _session(self, checkpoint: CheckpointPlan) -> Iterator[SparkSession]:
         settings = self._settings
+        if self._executors is not None:
+            self._executors.require_answer()
         spark = session.build(
             f"deltaworks-{self._pipeline.name}",
             cores=settings.cores,

@@ -27,7 +27,7 @@ from tests.system.analysts import recomputed
 from tests.system.analysts.findings import Findings
 from tests.system.analysts.readers import READERS, Place, Rows
 from tests.system.analysts.recomputed import Recomputed
-from tests.system.kills.orders_under_kills import OrdersUnderKills
+from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.replays.project import Project, until
 from tests.system.sample_data import flowing
 
@@ -108,7 +108,7 @@ def _stream(settings: Settings, work: Path, findings: Findings, seconds: float) 
     project, rng, asked = Project(settings), random.Random(1), Asked()
     prepare(settings.cluster, pipeline, pipeline.plan(), begun=False)
     assert project.deltaworks("produce", "orders", "--records", FIRST).code == 0
-    stream = OrdersUnderKills(settings, work, findings.say)
+    stream = StreamUnderKills(settings, work, findings.say)
     with flowing(settings, RATE, continued=True), stream.running():
         until(lambda: _has_rows(settings), "the cut of the first batch")
         with ExitStack() as threads:
@@ -187,7 +187,7 @@ def _asking(name: str, place: Place, scratch: Path, asked: Asked, findings: Find
 
 
 def _disturb(
-    project: Project, stream: OrdersUnderKills, asked: Asked, findings: Findings, rng: random.Random, seconds: float
+    project: Project, stream: StreamUnderKills, asked: Asked, findings: Findings, rng: random.Random, seconds: float
 ) -> Mapping[str, int]:
     """Kills the driver and publishes replays, side by side, until the time is over and each has happened."""
     done = {"published": 0, "rolled back": 0}

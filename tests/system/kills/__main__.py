@@ -16,7 +16,7 @@ from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from tests.support.fault_points import DRIVER, RECOVERY, WORKER
-from tests.system.kills.orders_under_kills import OrdersUnderKills, Outcome, print_outcome
+from tests.system.kills.stream_under_kills import Outcome, StreamUnderKills, print_outcome
 from tests.system.sample_data import flowing
 
 KILLS = ("driver", "worker", "jvm", "worker", "worker", "driver", "worker") * 3
@@ -26,7 +26,7 @@ RATE = 60.0
 def run(settings: Settings, work: Path, seed: int) -> Outcome:
     """Kills and failures while records flow, then the checks."""
     rng = random.Random(seed)
-    orders = OrdersUnderKills(settings, work)
+    orders = StreamUnderKills(settings, work)
     with flowing(settings, RATE), orders.running():
         for victim in KILLS:
             orders.kill(victim, rng)

@@ -24,7 +24,7 @@ from deltaworks.stack.secured_kafka import NODES
 from deltaworks.stack.state import ComponentState, read_state
 from jobs.orders import pipeline
 from tests.support.secrecy import files_below, holding
-from tests.system.kills.orders_under_kills import OrdersUnderKills, Outcome, print_outcome
+from tests.system.kills.stream_under_kills import Outcome, StreamUnderKills, print_outcome
 from tests.system.sample_data import flowing
 
 ROUNDS = 4
@@ -64,7 +64,7 @@ class Brokers:
 
 def run(settings: Settings, work: Path, *, rounds: int, seed: int) -> tuple[Outcome, Brokers]:
     """Each round kills every broker once, and between them driver, worker and JVM; then everything is compared."""
-    rng, brokers, orders = random.Random(seed), Brokers(settings), OrdersUnderKills(settings, work)
+    rng, brokers, orders = random.Random(seed), Brokers(settings), StreamUnderKills(settings, work)
     topics.prepare(settings.cluster, pipeline, pipeline.plan(), begun=False)
     with flowing(settings, RATE), orders.running():
         for _ in range(rounds):

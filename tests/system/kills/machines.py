@@ -27,6 +27,7 @@ from typing import Any
 
 import psutil
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import tests
 from deltaworks import processes
@@ -122,6 +123,10 @@ class Machines:
         self._master.wait()
         self.kills.append("master")
         self.start_master()
+
+    def has_run(self, number: int) -> bool:
+        """Whether a Python worker of an executor of this worker runs, as it does after its first task."""
+        return any("pyspark" in _words(each) and "python" in each.name() for each in self._of(self.workers[number]))
 
     def executors(self) -> int:
         """How many run."""
@@ -262,8 +267,8 @@ def _needed(name: str, extras: set[str]) -> set[str]:
             each = Requirement(line)
             wanted = each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in (*here[1], ""))
             if wanted:
-                left.append((each.name, frozenset(each.extras)))
-                found |= {each.name} - {name}
+                left.append((canonicalize_name(each.name), frozenset(each.extras)))
+                found |= {canonicalize_name(each.name)} - {name}
     return found
 
 

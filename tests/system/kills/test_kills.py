@@ -10,7 +10,7 @@ import pytest
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
 from tests.support.recorded_batches import compare_topics, replay
-from tests.system.kills.orders_under_kills import OrdersUnderKills
+from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.sample_data import flowing
 
 VICTIMS = ("worker", "driver", "worker", "jvm")
@@ -19,7 +19,7 @@ POINTS = ("kafka.before_commit", "kafka.after_commit", "store.after_apply", "sto
 
 @pytest.mark.timeout(900)
 def test_orders_are_exact_after_kills_of_driver_jvm_and_workers(orders_settings: Settings, tmp_path: Path) -> None:
-    orders = OrdersUnderKills(orders_settings, tmp_path)
+    orders = StreamUnderKills(orders_settings, tmp_path)
     with flowing(orders_settings, rate=100.0), orders.running():
         for victim in VICTIMS:
             orders.kill(victim, random.Random(victim))

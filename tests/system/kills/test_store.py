@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from deltaworks.control import fence
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.lakehouse import catalog
 from deltaworks.settings import Settings
-from tests.system.kills.orders_under_kills import OrdersUnderKills
-from tests.system.kills.store_under_kills import ADDRESS, stored
+from tests.system.kills.store_under_kills import ADDRESS, share_keys, stored
+from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.sample_data import flowing
 
 LASTING = {"batches", "checkpoint", "checkpoints", "codes", "current", "generation", "intents", "plan.json"}
@@ -23,18 +22,12 @@ LASTING = {"batches", "checkpoint", "checkpoints", "codes", "current", "generati
 VICTIMS = ("worker", "driver", "jvm")
 
 
-def share_keys(here: Settings, there: Settings) -> None:
-    """Another home knows how to reach the store."""
-    shutil.copytree(here.s3 / "secrets", there.s3 / "secrets")
-    shutil.copy(Settings.s3_access_in(here.home), there.s3)
-
-
 @pytest.mark.timeout(900)
 def test_tables_in_an_object_store_are_exact_after_kills_of_the_store_and_of_the_stream(
     orders_settings: Settings, tmp_path: Path
 ) -> None:
     with stored(orders_settings) as store:
-        orders = OrdersUnderKills(store.settings, tmp_path)
+        orders = StreamUnderKills(store.settings, tmp_path)
         with flowing(store.settings, rate=100.0), orders.running():
             for victim in VICTIMS:
                 orders.kill(victim, random.Random(victim))
@@ -56,7 +49,7 @@ def test_a_stream_goes_on_exactly_on_another_machine_while_the_first_one_is_cut_
     with stored(orders_settings, everything=True) as store:
         here, there = store.settings, replace(store.settings, home=tmp_path / "there")
         share_keys(here, there)
-        first, orders = OrdersUnderKills(here, tmp_path / "first"), OrdersUnderKills(there, tmp_path / "second")
+        first, orders = StreamUnderKills(here, tmp_path / "first"), StreamUnderKills(there, tmp_path / "second")
         with flowing(here, rate=100.0):
             with first.cut_off() as old, orders.running():
                 orders.kill("driver", random.Random(1))

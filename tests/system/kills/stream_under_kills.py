@@ -1,4 +1,4 @@
-"""Runs the orders pipeline on real Kafka and Spark, kills and breaks it while records flow, and checks the end exactly.
+"""Runs a pipeline on real Kafka and Spark, kills and breaks it while records flow, and checks the end exactly.
 
 Used by the fault tests and, at full length, by `make check-kill` (`python -m tests.system.kills`).
 """
@@ -16,19 +16,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 
 import psutil
 
-from deltaworks.control import batches, heartbeat
+from deltaworks.control import batches, heartbeat, jobs
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
-from deltaworks.testing.sample_data import produce
-from jobs.recomputed.orders import recomputation
-from jobs.recomputed.results import Comparison
-from jobs.sample_data import orders as sample
+from deltaworks.testing.sample_data import SampleData, produce
+from jobs.recomputed.results import Comparison, Recomputation
 from tests.support.fault_hooks import HOOK, VARIABLE
 from tests.support.recorded_batches import StoreDifference, compare_stores
 
@@ -75,17 +74,27 @@ def print_outcome(outcome: Outcome) -> None:
     )
 
 
-class OrdersUnderKills:
+class StreamUnderKills:
     """The pipeline, its supervisor and its tormentor."""
 
-    def __init__(self, settings: Settings, work: Path, report: Report = print, *, mutation: str | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        work: Path,
+        report: Report = print,
+        *,
+        mutation: str | None = None,
+        job: str = "orders",
+    ) -> None:
         """
         Args:
             settings: of a home of its own; its broker runs.
             work: where the fault orders and traces lie.
             report: receives a line per event.
             mutation: the name of one of `tests.mutation.MUTATIONS`.
+            job: the name of the pipeline.
         """
+        self._job = job
         self.settings = replace(settings, fault_hook=HOOK)
         self.outcome = Outcome()
         self._faults = work / "faults"
@@ -110,7 +119,7 @@ class OrdersUnderKills:
             yield
         finally:
             self._wanted.clear()
-            request_stop(self.settings, "orders")
+            request_stop(self.settings, self._job)
             supervisor.join(timeout=_START_S)
             self._end()
 
@@ -145,7 +154,7 @@ class OrdersUnderKills:
         }
         with self._log.open("ab") as log:
             self._driver = subprocess.Popen(
-                [sys.executable, "-m", "deltaworks.cli", "run", "orders", *options],
+                [sys.executable, "-m", "deltaworks.cli", "run", self._job, *options],
                 env=environment, cwd=self.settings.project, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         return self._driver
@@ -157,7 +166,7 @@ class OrdersUnderKills:
             self._driver.wait()
 
     def _note_totals(self) -> None:
-        beat = heartbeat.read(self.settings.pipeline("orders") / "heartbeat.json")
+        beat = heartbeat.read(self.settings.pipeline(self._job) / "heartbeat.json")
         if beat is not None and self._driver is not None and beat.pid == self._driver.pid:
             self.outcome.openings.update(beat.store_openings)
             self.outcome.skipped_transactions += beat.skipped_transactions
@@ -225,11 +234,15 @@ class OrdersUnderKills:
 
     def lose_local_stores(self) -> None:
         """The executor's disk is gone; only between two runs."""
-        shutil.rmtree(self.settings.pipeline("orders") / "local")
+        shutil.rmtree(self.settings.pipeline(self._job) / "local")
+
+    def until(self, fact: Callable[[], bool], otherwise: str) -> None:
+        """Polls for a fact; shows the end of the log if it does not come."""
+        self._until(fact, _POINT_S, otherwise)
 
     def _wait_for_batch(self) -> None:
         """Until a driver has finished a batch since now, so that the kill hits a stream and not its start."""
-        path, begun = self.settings.pipeline("orders") / "heartbeat.json", time.time()
+        path, begun = self.settings.pipeline(self._job) / "heartbeat.json", time.time()
 
         def at_work() -> bool:
             beat = heartbeat.read(path)
@@ -282,18 +295,21 @@ class OrdersUnderKills:
         """Compares tables, topics and stores with their recomputation; then once more with rebuilt stores."""
         self.catch_up()
         self._compare()
-        self.outcome.stores = compare_stores(self.settings)
+        pipeline = jobs.load(self.settings, self._job)
+        self.outcome.stores = compare_stores(self.settings, pipeline)
         self.lose_local_stores()
+        sample: SampleData = import_module(f"jobs.sample_data.{self._job}")
         produce(self.settings.cluster, sample.records(500, seed=99))
         self.catch_up()
         self._compare()
-        self.outcome.rebuilt_stores = compare_stores(self.settings)
+        self.outcome.rebuilt_stores = compare_stores(self.settings, pipeline)
         return self.outcome
 
     def _compare(self) -> None:
-        folder = PipelinePaths.of(self.settings, "orders").batches
+        folder = PipelinePaths.of(self.settings, self._job).batches
         if isinstance(folder, ObjectPath):
             folder = copied(folder, self._faults.parent / "batches")
+        recomputation: Recomputation = import_module(f"jobs.recomputed.{self._job}").recomputation
         self.outcome.comparisons = recomputation.check(self.settings.cluster, self.settings.tables, folder)
 
 
