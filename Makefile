@@ -54,6 +54,10 @@ check-spark: .venv/.complete ## The recorded cases through real Spark and Kafka,
 soak: .venv/.complete ## Streams with all operators under random faults of every kind: MINUTES=10 [SEED=...] [KINDS=...] [WITHOUT=...]
 	$(BIN)/python -u -m tests.system.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds "$(KINDS)") $(if $(WITHOUT),--without "$(WITHOUT)")
 
+.PHONY: check-cluster
+check-cluster: .venv/.complete ## All jobs on a Spark cluster with everything on S3, under SIGKILLs; workers that come and go; another host: [PARTS="jobs elastic host"]
+	$(BIN)/python -u -m tests.system.kills.cluster $(PARTS)
+
 .PHONY: check-brokers
 check-brokers: .venv/.complete ## The running orders pipeline on three secured brokers, each killed in turn, and the stream too
 	$(BIN)/python -u -m tests.system.kills.brokers_under_kills
