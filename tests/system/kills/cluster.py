@@ -39,14 +39,14 @@ RATE = 60.0
 _KILLS_AT_LEAST = 60
 
 
-def on_cluster(settings: Settings, cluster: Machines, folder: Path) -> Settings:
-    """Settings of a project, made in a new folder, whose streams run there."""
+def on_cluster(settings: Settings, cluster: Machines, folder: Path, *, cores: int = 4) -> Settings:
+    """Settings of a project, made in a new folder, whose streams run there, on so many cores at most."""
     shutil.copytree(settings.project / "jobs", folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "deltaworks.toml").write_text(cluster.table())
     secret = folder / "secret"
     secret.touch(mode=0o600)
     secret.write_text(cluster.secret)
-    return replace(settings, project=folder, cores=4)
+    return replace(settings, project=folder, cores=cores)
 
 
 def kill(victim: str, stream: StreamUnderKills, cluster: Machines, store: StoreUnderKills, rng: random.Random) -> None:
@@ -91,7 +91,7 @@ class _Check:
                 self._judge(name, check_alone(stream, store.settings), cluster, store)
 
     def elastic(self) -> None:
-        with self._cluster("orders", workers=1) as (cluster, store, settings):
+        with self._cluster("orders", workers=1, cores=6) as (cluster, store, settings):
             stream = StreamUnderKills(settings, cluster.folder)
             with flowing(self._settings, RATE), stream.running():
                 stream.at_work(self._rng)
@@ -123,14 +123,17 @@ class _Check:
             self._judge("host", check_alone(second, store.settings), cluster, store)
 
     @contextmanager
-    def _cluster(self, name: str, *, workers: int = 2) -> Iterator[tuple[Machines, StoreUnderKills, Settings]]:
+    def _cluster(
+        self, name: str, *, workers: int = 2, cores: int = 4
+    ) -> Iterator[tuple[Machines, StoreUnderKills, Settings]]:
         """A cluster, a store and a project for one job, in a home of its own."""
         begun = time.monotonic()
         settings = replace(self._settings, home=self._work / f"{name}-{time.monotonic_ns()}")
         pipeline = jobs.load(settings, name)
         prepare(settings.cluster, pipeline, pipeline.plan(), begun=False)
         with machines(workers) as cluster, stored(settings, everything=True) as store:
-            yield cluster, store, on_cluster(store.settings, cluster, self._work / f"project-{time.monotonic_ns()}")
+            project = self._work / f"project-{time.monotonic_ns()}"
+            yield cluster, store, on_cluster(store.settings, cluster, project, cores=cores)
         print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
 
     def _judge(self, name: str, outcome: Outcome, cluster: Machines, store: StoreUnderKills) -> None:
