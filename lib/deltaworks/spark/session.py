@@ -113,20 +113,39 @@ def build(
     settings = config(
         partitions=partitions, driver_memory=driver_memory, scratch=scratch, python_path=python_path, options=options
     )
-    if executors is None:
-        settings |= {name: value for name, value in own.items() if name not in OF_A_CLUSTER}
-        settings |= {"spark.master": f"local[{cores},3]"}
-    else:
-        settings |= executors.config(scratch, JVM, own)
+    settings = placed(settings, own, cores=cores, scratch=scratch, executors=executors)
     if executors is None or executors.cluster.is_here:
         os.environ["SPARK_LOCAL_IP"] = _LOOPBACK
-        settings |= _LOCAL
     builder = SparkSession.builder.appName(name).config(map={**settings})
     with nullcontext() if executors is None else executors.reached(settings, scratch):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     _only_what_is_set(session)
     return session
+
+
+def placed(
+    settings: Mapping[str, str],
+    own: Mapping[str, str],
+    *,
+    cores: int,
+    scratch: Path,
+    executors: Executors | None = None,
+) -> dict[str, str]:
+    """The settings of a session, with those that say where its tasks run, and who may connect to it.
+
+    Args:
+        settings: see `config`.
+        own: those of the project, which win.
+        cores: of the local master.
+        scratch: a folder of the driver.
+        executors: run the tasks; None: the driver's JVM does.
+    """
+    if executors is None:
+        theirs = {name: value for name, value in own.items() if name not in OF_A_CLUSTER}
+        return {**settings, **theirs, "spark.master": f"local[{cores},3]", **_LOCAL}
+    found = {**settings, **executors.config(scratch, JVM, own)}
+    return found | _LOCAL if executors.cluster.is_here else found
 
 
 def config(
