@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -272,6 +274,123 @@ def test_settings_of_spark_pass_through_for_all_pipelines_or_one(tmp_path: Path)
     )
 
 
+SPARK_CLUSTER = """
+[spark]
+"spark.master" = "spark://m:7077"
+"spark.authenticate" = true
+"spark.authenticate.secret" = { env = "SPARK_SECRET" }
+
+[pipelines.payments.spark]
+"spark.authenticate.secret" = { file = "payments-secret" }
+
+[pipelines.open.spark]
+"spark.authenticate" = false
+"""
+
+
+def test_the_secret_of_a_spark_cluster_is_read_where_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = settings(tmp_path, SPARK_CLUSTER)
+
+    with pytest.raises(ConfigurationError, match="SPARK_SECRET, which is not set"):
+        found.spark_secret_of("others")
+    with pytest.raises(ConfigurationError, match="payments-secret"):
+        found.spark_secret_of("payments")
+    monkeypatch.setenv("SPARK_SECRET", "s3cret")
+    (tmp_path / "payments-secret").write_text("an0ther\n")
+    assert found.spark_secret_of("others") == found.spark_secret_of("open") == "s3cret"
+    assert found.spark_secret_of("payments") == "an0ther"
+    assert settings(tmp_path, "").spark_secret_of("others") is None
+
+
+def test_where_tasks_run_may_differ_between_pipelines(tmp_path: Path) -> None:
+    found = settings(tmp_path, SPARK_CLUSTER)
+
+    assert found.spark_of("others") == {"spark.master": "spark://m:7077", "spark.authenticate": "true"}
+    assert found.spark_of("open")["spark.authenticate"] == "false"
+
+
+def followed(found: Settings) -> Settings:
+    return found.without_references()
+
+
+def held(found: Settings) -> Settings:
+    return replace(found, values=found.values.holding({"SPARK_SECRET": "s3cret"}))
+
+
+def sent(found: Settings) -> Settings:
+    return Settings.from_environment(found.environment(), cwd=Path("/"))
+
+
+@pytest.mark.parametrize("change", [followed, held, sent])
+def test_settings_of_spark_are_on_a_command_line_so_they_never_have_the_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: Callable[[Settings], Settings]
+) -> None:
+    monkeypatch.setenv("SPARK_SECRET", "s3cret")
+    (tmp_path / "payments-secret").write_text("an0ther")
+
+    found = change(settings(tmp_path, SPARK_CLUSTER, SPARK_SECRET="s3cret"))
+
+    for pipeline in ("others", "payments", "open"):
+        assert found.spark_of(pipeline).keys() == {"spark.master", "spark.authenticate"}
+    assert (found.spark_secret_of("others"), found.spark_secret_of("payments")) == ("s3cret", "an0ther")
+    for text in (f"{found!r} {found.values!r}", f"{found.cluster!r}"):
+        assert "s3cret" not in text and "an0ther" not in text
+
+
+def test_settings_without_references_have_the_secrets_of_kafka_and_the_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = (
+        "[kafka]\n'sasl.password' = { env = 'PASSWORD' }\n[s3]\nregion = 'eu-1'\nsecret_key = { file = 'key' }\n"
+        "[pipelines.payments.kafka]\n'sasl.password' = { file = 'payments-password' }\n"
+    )
+    found = settings(tmp_path, text)
+    monkeypatch.setenv("PASSWORD", "s3cret")
+    (tmp_path / "key").write_text("k3y\n")
+    with pytest.raises(ConfigurationError, match="payments-password"):
+        found.without_references()
+    (tmp_path / "payments-password").write_text("an0ther")
+
+    known = found.without_references()
+    for file in ("key", "payments-password"):
+        (tmp_path / file).unlink()
+    monkeypatch.delenv("PASSWORD")
+
+    assert known.values.table("s3") == {"region": "eu-1", "secret_key": "k3y"}
+    assert known.cluster_of("others").client({})["sasl.password"] == "s3cret"
+    assert known.cluster_of("payments").client({})["sasl.password"] == "an0ther"
+    assert isinstance(found.cluster.settings["sasl.password"], config.Reference), "the others are as they were"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_is_shown_of_the_settings_of_spark_has_no_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    from deltaworks.cli import app
+
+    monkeypatch.setenv("SPARK_SECRET", "s3cret")
+    monkeypatch.setenv("COLUMNS", "400")
+    (tmp_path / "payments-secret").write_text("an0ther")
+    (tmp_path / "deltaworks.toml").write_text(SPARK_CLUSTER)
+    monkeypatch.chdir(tmp_path)
+    for variable in (config.PROJECT, config.ENVIRONMENT):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(sys, "argv", ["deltaworks", "config", "show", *(["--json"] if as_json else [])])
+
+    with pytest.raises(SystemExit):
+        app.main()
+
+    shown = capsys.readouterr().out
+    assert "s3cret" not in shown and "an0ther" not in shown
+    if as_json:
+        listed = {each["name"]: each["value"] for each in msgspec.json.decode(shown)["settings"]}
+        assert listed["spark.spark.authenticate.secret"] == "***"
+        assert listed["pipelines.payments.spark.spark.authenticate.secret"] == "***"
+        assert listed["spark.spark.master"] == "spark://m:7077"
+
+
 def access(home: Path) -> Path:
     file = Settings.kafka_access_in(home)
     file.parent.mkdir(parents=True)
@@ -378,13 +497,23 @@ def test_a_mistake_in_the_settings_of_kafka(text: str, message: str, tmp_path: P
         ("spark.'spark.sql.streaming.stateStore.providerClass' = 'x'", "cannot be set: streams depend on"),
         ("pipelines.shop.spark.'spark.driver.memory' = '4g'", "cannot be set"),
         ("spark.'spark.hadoop.fs.s3a.secret.key' = { env = 'KEY' }", "is a reference, but Spark's settings are on"),
+        ("spark.'spark.authenticate.secret' = 's3cret'", "spark.authenticate.secret in .* is a secret"),
+        ("spark.'spark.authenticate.secret' = 7", "spark.authenticate.secret in .* is a secret"),
+        ("spark.'spark.authenticate.secret' = { vault = 'x' }", "is no reference"),
+        ("pipelines.shop.spark.'spark.authenticate.secret' = 's3cret'", "is a secret"),
+        ("spark.'spark.authenticate.secret.file' = '/x'", "cannot be set: streams depend on"),
+        ("spark.'spark.authenticate.enableSaslEncryption' = true", "cannot be set: streams depend on"),
+        ("spark.'spark.authenticate' = { env = 'KEY' }", "is a reference, but Spark's settings are on"),
+        ("spark.'spark.master' = { env = 'KEY' }", "is a reference, but Spark's settings are on"),
+        ("spark.'spark.executorEnv.PYTHONPATH' = '/x'", "cannot be set: streams depend on"),
         ("pipelines.shop.kafka.acks = 1", "cannot be set: exactly-once"),
         ("environments.prod.pipelines.shop.x = 1", "'environments.prod.pipelines.shop.x', which is no setting"),
     ],
 )
 def test_a_mistake_in_the_settings_of_a_pipeline(text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(ConfigurationError, match=message) as error:
         settings(tmp_path, text)
+    assert "s3cret" not in f"{error.value} {error.value.hint}"
 
 
 def test_a_variable_cannot_set_what_exactly_once_depends_on(tmp_path: Path) -> None:

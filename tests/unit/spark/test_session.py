@@ -9,18 +9,67 @@ from typing import Any
 import pytest
 from pyspark import SparkConf, java_gateway
 
+from deltaworks.control.cluster import Cluster
 from deltaworks.spark import session
+from deltaworks.spark.cluster import Executors
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, str]:
-    return session.config(partitions=2, driver_memory="1g", scratch=tmp_path, python_path="lib")
+    return session.placed(config(tmp_path), {}, cores=2, scratch=tmp_path)
+
+
+def config(scratch: Path) -> dict[str, str]:
+    return session.config(partitions=2, driver_memory="1g", scratch=scratch, python_path="lib")
+
+
+def executors(master: str) -> Executors:
+    return Executors(Cluster(master=master, python="python3", secret="s3cret", cores=2), {})
 
 
 def test_a_session_listens_on_this_machine_only_and_wants_a_secret(settings: dict[str, str]) -> None:
     assert settings["spark.authenticate"] == "true"
     assert {settings["spark.driver.bindAddress"], settings["spark.driver.host"]} == {"127.0.0.1"}
     assert settings["spark.ui.enabled"] == "false"
+
+
+def test_the_project_cannot_open_a_session_of_this_machine(settings: dict[str, str], tmp_path: Path) -> None:
+    own = {
+        "spark.master": "spark://m:7077",
+        "spark.authenticate": "false",
+        "spark.pyspark.python": "/theirs/python",
+        "spark.driver.host": "10.0.0.1",
+        "spark.driver.bindAddress": "0.0.0.0",
+    }
+
+    found = session.placed(
+        config(tmp_path), own | {"spark.x": "1", "spark.locality.wait": "7s"}, cores=2, scratch=tmp_path
+    )
+
+    assert found == settings | {"spark.x": "1", "spark.locality.wait": "7s"}
+    assert found["spark.master"] == "local[2,3]"
+
+
+def test_executors_of_other_machines_reach_the_driver_where_the_project_says(tmp_path: Path) -> None:
+    own = {"spark.driver.host": "10.0.0.1", "spark.locality.wait": "7s"}
+
+    found = session.placed(config(tmp_path), own, cores=2, scratch=tmp_path, executors=executors("spark://m:7077"))
+
+    assert (found["spark.master"], found["spark.authenticate"]) == ("spark://m:7077", "true")
+    assert (found["spark.driver.host"], found["spark.locality.wait"]) == ("10.0.0.1", "7s")
+    assert "spark.driver.bindAddress" not in found
+    assert found["spark.executor.extraJavaOptions"] == session.JVM
+    assert found["spark.sql.shuffle.partitions"] == "2", "the settings of all sessions hold"
+    assert "s3cret" not in f"{found}"
+
+
+def test_a_driver_whose_cluster_is_on_its_machine_listens_there_only(tmp_path: Path) -> None:
+    own = {"spark.driver.host": "10.0.0.1"}
+
+    found = session.placed(config(tmp_path), own, cores=2, scratch=tmp_path, executors=executors("spark://127.0.0.1:1"))
+
+    assert found["spark.master"] == "spark://127.0.0.1:1"
+    assert {found["spark.driver.bindAddress"], found["spark.driver.host"]} == {"127.0.0.1"}
 
 
 def test_no_secret_is_among_the_settings_since_they_are_on_the_command_line(settings: dict[str, str]) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka.admin import OffsetSpec
+from pyspark import cloudpickle
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from deltaworks import clock
@@ -18,8 +20,10 @@ from deltaworks.control.intents import Intent
 from deltaworks.errors import IntentError, KafkaTopicError
 from deltaworks.kafka.admin import TopicState
 from deltaworks.kafka.ranges import Offsets, Range
+from deltaworks.lakehouse import page_index
+from deltaworks.lakehouse.page_index import PageList, PageListWriter
 from deltaworks.runtime import messages
-from deltaworks.runtime.messages import BatchHeader, BatchPlan
+from deltaworks.runtime.messages import BatchHeader, BatchPlan, Row
 from deltaworks.spark import source
 from deltaworks.spark.source import (
     BATCH,
@@ -354,3 +358,71 @@ def test_a_stream_that_gets_a_clock_later_ticks(tmp_path: Path, broker: Broker) 
     (_, rows) = next(iter(batches_of(planner, end)))
 
     assert msgspec.msgpack.decode(rows[0][4], type=BatchPlan).tick
+
+
+def test_who_reads_the_rows_elsewhere_knows_nothing_but_how_to_read_them(tmp_path: Path, broker: Broker) -> None:
+    planner = KafkaRangesReader(config(f"{tmp_path}/intents", tables_root=pickle.dumps(tmp_path / "tables")))
+    start = planner.initialOffset()
+    end = planner.latestOffset(start, ReadMaxRows(100))
+    (partition,) = planner.partitions(start, end)
+
+    for pickled in (pickle.dumps(planner), cloudpickle.dumps(planner.read), CloudPickleSerializer().dumps(planner)):  # type: ignore[no-untyped-call]
+        assert all(known not in pickled for known in (str(tmp_path).encode(), b"intents", b"Config", b"line"))
+        loaded = pickle.loads(pickled)
+        reader = getattr(loaded, "__self__", loaded)
+        assert vars(reader) == {}
+        assert list(reader.read(partition)) == list(planner.read(partition)) == partition.value
+
+
+def told(rows: list[Row]) -> dict[tuple[int, int, int], dict[str, dict[str, bytes]]]:
+    """`(route, stage, task)` -> what it is told."""
+    found = [(row[:3], messages.unpacked(row.payload)) for row in rows if row.kind == messages.TOLD]
+    assert len(found) == len(dict(found)), "a task is told once"
+    return dict(found)
+
+
+def test_each_task_is_told_of_the_tables_of_its_stage(tmp_path: Path, broker: Broker) -> None:
+    driver = page_index.open_for(tmp_path / "tables/t", "q")
+    PageListWriter(driver.control, 1, PageList(paths=["p"]))
+    stages = (
+        StageInput(stage=0, topics=("a", "b"), routes=(7, 9), tables=("t", "unopened")),
+        StageInput(stage=1, topics=(), routes=(4,), ticks=True),
+    )
+    made = config(str(tmp_path / "intents"), tables_root=pickle.dumps(tmp_path / "tables"))
+    planner = KafkaRangesReader(msgspec.structs.replace(made, stages=stages))
+
+    (batch,) = batches_of(planner, planner.initialOffset())
+
+    found = told(batch[1])
+    assert found.keys() == {(7, 0, 0), (9, 0, 1), (4, 1, 0)}
+    assert found[4, 1, 0] == {}
+    assert found[7, 0, 0] == {"t": {"driver": b"q " + driver.control.name.encode()}, "unopened": {}}
+    assert found[9, 0, 1]["t"].keys() == {"driver", f"{driver.control.name}/pages-t0001"}
+    assert {row.batch for row in batch[1]} == {batch[1][0].batch}
+    assert batch[1][0].kind == messages.BATCH
+
+
+def test_tasks_of_this_machine_are_told_nothing(tmp_path: Path, broker: Broker) -> None:
+    planner = KafkaRangesReader(config(str(tmp_path)))
+
+    (batch,) = batches_of(planner, planner.initialOffset())
+
+    assert told(batch[1]) == {}
+
+
+def test_a_batch_that_runs_again_tells_what_holds_then(tmp_path: Path, broker: Broker) -> None:
+    """A driver has opened the table again."""
+    stages = (StageInput(stage=0, topics=("a", "b"), routes=(7, 9), tables=("t",)),)
+    made = config(str(tmp_path / "intents"), tables_root=pickle.dumps(tmp_path / "tables"))
+    made = msgspec.structs.replace(made, stages=stages)
+    page_index.open_for(tmp_path / "tables/t", "q")
+    planner = KafkaRangesReader(made)
+    (first,) = batches_of(planner, planner.initialOffset())
+    driver = page_index.open_for(tmp_path / "tables/t", "q")
+
+    again = KafkaRangesReader(made)
+    (second,) = batches_of(again, again.initialOffset())
+
+    assert second[0] == first[0]
+    assert told(first[1]) != told(second[1])
+    assert told(second[1])[7, 0, 0]["t"]["driver"].endswith(driver.control.name.encode())
