@@ -289,9 +289,10 @@ class Settings:
         return Cluster(bootstrap=self.bootstrap, settings=self.values.table("kafka", pipeline))
 
     def spark_of(self, pipeline: str) -> dict[str, str]:
-        """Settings of Spark for a pipeline: `[spark]`, and `[pipelines.NAME.spark]` says what differs."""
+        """Settings of Spark for a pipeline, without the secret: `[spark]`, and `[pipelines.NAME.spark]` says what
+        differs."""
         own = self.values.table("spark", pipeline)
-        return {name: value for name, value in own.items() if isinstance(value, str)}
+        return {name: str(value) for name, value in own.items() if name != config.SPARK_SECRET}
 
     def spark_secret_of(self, pipeline: str) -> str | None:
         """What the processes of a Spark cluster authenticate with.
@@ -300,7 +301,7 @@ class Settings:
             ConfigurationError: the secret is not there.
         """
         secret = self.values.table("spark", pipeline).get(config.SPARK_SECRET)
-        return secret.read() if isinstance(secret, config.Reference) else None
+        return secret.read() if isinstance(secret, config.Reference) else secret
 
     def retention_of(self, pipeline: str) -> dict[str, str]:
         """How long the tables of a pipeline can be read: `[retention]`, and `[pipelines.NAME.retention]` says what

@@ -17,7 +17,8 @@ OF_A_CLUSTER = frozenset({"spark.master", "spark.authenticate", "spark.pyspark.p
 """Settings of Spark that say where tasks run; a session on this machine has no use for them."""
 _CONNECT_S = 5.0
 _LOOPBACK = ("127.0.0.1", "localhost")
-_MASTERS = re.compile(r"spark://[^,/:]+:\d+(,[^,/:]+:\d+)*")
+_MASTERS = re.compile(r"spark://[^,/:]+:[0-9]+(,[^,/:]+:[0-9]+)*")
+_PORTS = range(1, 65536)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,7 @@ class Cluster:
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Host and port of each master."""
-        places = self.master.removeprefix("spark://").split(",")
-        return [(host, int(port)) for host, _, port in (place.rpartition(":") for place in places)]
+        return _addresses(self.master)
 
     @property
     def is_here(self) -> bool:
@@ -46,12 +46,12 @@ class Cluster:
 
     def require_answer(self) -> None:
         """Raises `StackError` if no master takes connections."""
-        last: OSError | None = None
+        last: OSError | UnicodeError | None = None
         for address in self.addresses:
             try:
                 with socket.create_connection(address, timeout=_CONNECT_S):
                     return
-            except OSError as error:
+            except (OSError, UnicodeError) as error:  # the latter: no machine can have that name
                 last = error
         raise StackError(f"The Spark cluster {self.master} does not answer: {last}.", hint="start its master")
 
@@ -65,15 +65,15 @@ def of(settings: Settings, name: str) -> Cluster | None:
     own = settings.spark_of(name)
     if (master := own.get("spark.master")) is None:
         return None
-    if not _MASTERS.fullmatch(master):
+    if not _MASTERS.fullmatch(master) or any(port not in _PORTS for _, port in _addresses(master)):
         raise ConfigurationError(
             f"The master {master!r} of '{name}' is no standalone cluster of Spark.",
             hint="spark://HOST:PORT, or nothing: then tasks run in the driver",
         )
-    if settings.storage is None:
+    if settings.storage is None or settings.remote is None:
         raise ConfigurationError(
             f"'{name}' runs on the cluster {master}, whose executors cannot reach the home {settings.home}.",
-            hint='keep its state in an object store: storage = "s3://BUCKET/FOLDER"',
+            hint='keep its state and tables in an object store: storage = "s3://BUCKET/FOLDER", no tables = "home"',
         )
     secret = settings.spark_secret_of(name)
     if secret is None and own.get("spark.authenticate") != "false":
@@ -88,3 +88,8 @@ def of(settings: Settings, name: str) -> Cluster | None:
         secret=secret,
         cores=settings.cores,
     )
+
+
+def _addresses(master: str) -> list[tuple[str, int]]:
+    places = master.removeprefix("spark://").split(",")
+    return [(host, int(port)) for host, _, port in (place.rpartition(":") for place in places)]

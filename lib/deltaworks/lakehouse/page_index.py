@@ -163,18 +163,19 @@ def driver_of(table: Path) -> Driver:
 
 
 def files_for(table: Path, task: int) -> dict[str, bytes]:
-    """The files that one task of a table reads, by their names: for `keep` on another machine."""
+    """The files that one task of a table reads, by their names: for `keep` on another machine. Last comes the one that
+    says which the others are."""
     root = local_side(table) / layout.CONTROL_FOLDER
     try:
         said = (root / _DRIVER).read_bytes()
     except FileNotFoundError:
         return {}
     folder = said.decode().split()[1]
-    found = {_DRIVER: said}
+    found = {}
     for path in (_path(root / folder, task), root / folder / _HELD):
         with suppress(FileNotFoundError):
             found[f"{folder}/{path.name}"] = path.read_bytes()
-    return found
+    return {**found, _DRIVER: said}
 
 
 def keep(table: Path, files: Mapping[str, bytes]) -> None:

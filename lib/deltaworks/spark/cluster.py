@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import os
 import shlex
+import struct
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -104,7 +105,7 @@ class Executors:
     def _packed(self, scratch: Path) -> Path:
         """Writes the archive of the code."""
         target = scratch / f"{CODE}.tar.gz"
-        with tarfile.open(target, "w:gz", compresslevel=1) as archive:
+        with tarfile.open(target, "w:gz", compresslevel=1, dereference=True) as archive:
             for name, path in self.code.items():
                 archive.add(path, name)
             program = f'#!/bin/sh\nexec {shlex.quote(self.cluster.python)} "$@"\n'.encode()
@@ -120,5 +121,6 @@ def _reason(error: Py4JJavaError) -> str:
 
 
 def _escaped(value: str) -> str:
-    """A value as a file of properties has it."""
-    return "".join(char if char.isascii() and char.isalnum() else f"\\u{ord(char):04x}" for char in value)
+    """A value as a file of properties has it, which counts in units of UTF-16."""
+    units = struct.iter_unpack(">H", value.encode("utf-16-be", "surrogatepass"))
+    return "".join(chr(unit) if unit < 128 and chr(unit).isalnum() else f"\\u{unit:04x}" for (unit,) in units)
