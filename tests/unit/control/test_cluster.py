@@ -63,6 +63,13 @@ def test_a_cluster_has_master_python_secret_and_cores(tmp_path: Path) -> None:
     assert found.addresses == [("m", 7077)]
 
 
+def test_a_cluster_that_is_printed_has_no_secret(tmp_path: Path) -> None:
+    found = cluster.of(settings(tmp_path, table(MASTER, SECRET)), "orders")
+
+    assert MASTER in f"{found!r}"
+    assert "s3cret" not in f"{found} {found!r}"
+
+
 @pytest.mark.parametrize("python", ["/opt/python/bin/python3", "./environment/bin/python"])
 def test_the_python_of_executors_is_a_path_there_and_may_be_relative(tmp_path: Path, python: str) -> None:
     found = cluster.of(settings(tmp_path, table(MASTER, SECRET, f'"spark.pyspark.python" = "{python}"')), "orders")
