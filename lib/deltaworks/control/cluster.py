@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
@@ -29,7 +29,7 @@ class Cluster:
     """`spark://HOST:PORT`; several masters of one cluster have a comma between them."""
     python: str
     """Of the executors: a path, or one relative to the folder that they work in."""
-    secret: str | None
+    secret: str | None = field(repr=False)
     """What Spark's processes authenticate with; None: the cluster lets everybody in."""
     cores: int
     """So many tasks run at once at most."""
