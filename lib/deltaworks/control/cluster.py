@@ -75,8 +75,9 @@ def of(settings: Settings, name: str) -> Cluster | None:
             f"'{name}' runs on the cluster {master}, whose executors cannot reach the home {settings.home}.",
             hint='keep its state and tables in an object store: storage = "s3://BUCKET/FOLDER", no tables = "home"',
         )
-    secret = settings.spark_secret_of(name)
-    if secret is None and own.get("spark.authenticate") != "false":
+    open_to_all = own.get("spark.authenticate") == "false"
+    secret = None if open_to_all else settings.spark_secret_of(name)
+    if not secret and not open_to_all:
         raise ConfigurationError(
             f"'{name}' runs on the cluster {master}, and no secret says that it may.",
             hint='"spark.authenticate.secret" = { file = "..." }, as its master and workers have it, in [spark]; '

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import pickle
 import threading
 from collections.abc import Mapping
@@ -99,10 +100,14 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.local_root)
 
     def at(self, folder: Path) -> HostConfig:
-        """For another machine: what is not in an object store lies below this folder of it."""
+        """For another machine: what is not in an object store lies below this folder of it.
+
+        What the driver tells tasks of their tables is in a folder of this process: an earlier attempt that still runs
+        in another one was told something older.
+        """
         for path in (self.fence, self.tables_root):
             if isinstance(path, ObjectPath):
-                connect(str(path), access_of(path)[0], folder / "tables")
+                connect(str(path), access_of(path)[0], folder / "tables" / str(os.getpid()))
         return msgspec.structs.replace(self, local_root=str(folder / "stores"))
 
 

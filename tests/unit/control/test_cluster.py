@@ -144,9 +144,26 @@ def test_without_a_secret_the_settings_have_to_say_that_the_cluster_wants_none(
         cluster.of(settings(tmp_path, table(MASTER, *more)), "orders")
 
 
+def test_an_empty_secret_is_none(tmp_path: Path) -> None:
+    (tmp_path / "secret").touch()
+
+    with pytest.raises(ConfigurationError, match="no secret says that it may"):
+        cluster.of(settings(tmp_path, table(MASTER, '"spark.authenticate.secret" = { file = "secret" }')), "orders")
+
+
 @pytest.mark.parametrize("value", ["false", '"false"'])
 def test_a_cluster_may_let_everybody_in(tmp_path: Path, value: str) -> None:
     found = cluster.of(settings(tmp_path, table(MASTER, f'"spark.authenticate" = {value}')), "orders")
+
+    assert found is not None and found.secret is None
+
+
+def test_a_cluster_that_lets_everybody_in_needs_no_secret_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_SECRET", "s3cret")
+
+    found = cluster.of(settings(tmp_path, table(MASTER, SECRET, '"spark.authenticate" = false')), "orders")
 
     assert found is not None and found.secret is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,10 +55,10 @@ def test_all_that_need_not_last_lies_below_the_folder_of_the_executor(tmp_path: 
 
     assert (found.fence, found.tables_root) == (fence, root)
     assert (access_of(fence)[0], access_of(root)[0]) == (streams, tables), "they are reached as before"
-    assert local_side(found.tables_root / "t") == tmp_path / "executor/tables/lake/tables/t"
+    assert local_side(found.tables_root / "t") == tmp_path / f"executor/tables/{os.getpid()}/lake/tables/t"
     assert found.commits is not None and found.initial_state is not None
     for path in (found.fence, found.commits, found.initial_state):
-        assert local_side(path).is_relative_to(tmp_path / "executor/tables/streams")
+        assert local_side(path).is_relative_to(tmp_path / f"executor/tables/{os.getpid()}/streams")
     assert msgspec.structs.replace(found, local_root=None) == whole
 
 
@@ -80,7 +81,7 @@ def test_a_process_that_is_sent_the_configuration_knows_the_stores(tmp_path: Pat
     found = pickle.loads(packed).at(tmp_path / "executor")
 
     assert isinstance(found.fence, ObjectPath)
-    assert access_of(found.fence) == (bucket, tmp_path / "executor/tables")
+    assert access_of(found.fence) == (bucket, tmp_path / f"executor/tables/{os.getpid()}")
 
 
 class Known(MemoryBucket):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -168,7 +169,7 @@ def test_stores_and_what_belongs_to_tables_are_in_the_folder_of_the_executor(exe
     found = begun(host(fence=lake / "fence", tables_root=lake / "tables", local_root=None))._config
 
     assert found.local_folder == executor / "stores"
-    assert local_side(found.tables_root / "t") == executor / "tables/memory/lake/tables/t"
+    assert local_side(found.tables_root / "t") == executor / f"tables/{os.getpid()}/memory/lake/tables/t"
 
 
 def test_stores_of_this_machine_are_where_the_driver_says(executor: Path, tmp_path: Path) -> None:
