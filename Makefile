@@ -114,6 +114,10 @@ bench-start: .venv/.complete ## Start, tiny batch, idle minute and all streams a
 bench-object-store: .venv/.complete ## A stream with its tables in an object store beside one with a local disk, requests counted; a quarter of an hour
 	$(BIN)/python -m tests.benchmarks.object_store
 
+.PHONY: bench-cluster
+bench-cluster: .venv/.complete ## A stream on one, two and four executors of a Spark cluster on the same cores, and without a cluster; half an hour
+	$(BIN)/python -m tests.benchmarks.cluster
+
 .PHONY: bench-many
 bench-many: .venv/.complete ## An Airflow with forty idle streams: pages, status, reconciling; needs Chromium: [STREAMS=40], a quarter of an hour
 	$(BIN)/python -m tests.benchmarks.many_streams $(if $(STREAMS),--streams $(STREAMS))

@@ -32,6 +32,7 @@ from packaging.utils import canonicalize_name
 import tests
 from deltaworks import processes
 from deltaworks.stack import ports
+from tests.benchmarks.measure import CpuClock
 from tests.support.fault_hooks import VARIABLE
 
 _USERS = ("games", "news", "backup", "proxy")
@@ -63,6 +64,7 @@ class Machines:
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
     workers: dict[int, Worker] = field(default_factory=dict)
     kills: list[str] = field(default_factory=list)
+    _clocks: dict[int, CpuClock] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.port, self._page = ports.free_ports(2)
@@ -127,6 +129,12 @@ class Machines:
     def has_run(self, number: int) -> bool:
         """Whether a Python worker of an executor of this worker runs, as it does after its first task."""
         return any("pyspark" in _words(each) and "python" in each.name() for each in self._of(self.workers[number]))
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all workers and their executors; look often, and do not remove workers meanwhile."""
+        for number, worker in self.workers.items():
+            self._clocks.setdefault(number, CpuClock(worker.process.pid))
+        return sum(clock.seconds() for clock in self._clocks.values())
 
     def executors(self) -> int:
         """How many run."""
