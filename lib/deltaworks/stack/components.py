@@ -29,9 +29,9 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A process around the pipelines, or a step that other components need first."""
 
     name: str
-    software: Literal["kafka", "postgres", "airflow", "seaweedfs", "deltaworks"]
+    software: Literal["kafka", "postgres", "airflow", "seaweedfs", "spark", "deltaworks"]
     command: tuple[str, ...]
-    ready: Literal["admin", "login", "http", "heartbeat", "answers", "sql", "s3", "exit"]
+    ready: Literal["admin", "login", "http", "heartbeat", "answers", "sql", "s3", "spark", "exit"]
     """How to check that others can use it."""
     ready_timeout_s: float
     stop_signal: Literal["SIGTERM", "SIGINT"]
@@ -54,7 +54,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     free_disk_mb: int = 0
     """Free disk space that it needs to start."""
     node: int = 0
-    """Which broker it is, from 1, if there are several."""
+    """Which broker or worker it is, from 1, if there are several."""
     optional: bool = False
     """Whether it is started only if somebody asks for it."""
     part_of: str = ""

@@ -1,6 +1,6 @@
 """Answers the questions of the runner and `up` about each component on this machine, with one `match` per question.
 
-The answers are in `kafka.py`, `postgres.py`, `airflow.py`, `seaweedfs.py` and `sql`.
+The answers are in `kafka.py`, `postgres.py`, `airflow.py`, `seaweedfs.py`, `spark.py` and `sql`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _VARIABLES = {
     "airflow_port": "DELTAWORKS_AIRFLOW_PORT=<port>",
     "sql_port": "DELTAWORKS_SQL_PORT=<port>",
     "s3_port": "DELTAWORKS_S3_PORT=<port>",
+    "spark_port": "DELTAWORKS_SPARK_PORT=<the first of six ports>",
 }
 
 
@@ -69,6 +70,10 @@ class NativeHost:
         """The ports that it listens on."""
         if component.software == "kafka":
             return self._broker(component).ports
+        if component.software == "spark":
+            from deltaworks.stack import spark
+
+            return spark.ports(self.settings, component.node)
         return tuple(getattr(self.settings, name) for name in component.ports)
 
     def _broker(self, component: Component) -> Broker:
@@ -115,6 +120,10 @@ class NativeHost:
                 from deltaworks.stack import seaweedfs
 
                 seaweedfs.prepare(self.settings, report)
+            case "spark":
+                from deltaworks.stack import spark
+
+                spark.prepare(self.settings, self.components)
             case "deltaworks" if component.ready == "sql":
                 from deltaworks.stack.sql import server
 
@@ -147,6 +156,14 @@ class NativeHost:
                     command=seaweedfs.command(self.settings, self.components.software["seaweedfs"]),
                     environment=seaweedfs.environment(self.settings),
                     folder=self.settings.s3,
+                )
+            case "spark":
+                from deltaworks.stack import spark
+
+                return Launch(
+                    command=spark.command(self.settings, component),
+                    environment=spark.environment(self.settings, self.components, component),
+                    folder=self.settings.spark,
                 )
             case "airflow":
                 from deltaworks.stack import airflow
@@ -200,6 +217,10 @@ class NativeHost:
                 from deltaworks.stack import seaweedfs
 
                 return seaweedfs.answers(self.settings, self.components.software["seaweedfs"])
+            case "spark":
+                from deltaworks.stack import spark
+
+                return spark.answers(self.settings, component)
             case "exit":
                 return False
             case _:

@@ -61,5 +61,5 @@ def test_the_image_may_have_a_wheel_of_the_project(file: Path) -> None:
 def test_secrets_are_printed_and_nothing_is_written(file: Path) -> None:
     printed = run(app, ["compose", "--secrets"]).stdout
 
-    assert re.fullmatch(r"([A-Z_]+=[\w=-]+\n){9}", printed)
+    assert re.fullmatch(r"([A-Z_]+=[\w=-]+\n){10}", printed)
     assert not file.exists()

@@ -33,7 +33,9 @@ def test_a_component_comes_with_what_it_needs_in_the_order_of_starting() -> None
     ]
     assert [c.name for c in components.chosen(["sql"])] == ["sql"]
     assert [c.name for c in components.chosen(["s3"])] == ["s3"]
-    assert components.chosen(None) == [c for c in components.by_name.values() if c.name not in ("sql", "s3")]
+    assert [c.name for c in components.chosen(["spark-worker-1"])] == ["spark-master", "spark-worker-1"]
+    optional = [c for c in components.by_name.values() if c.name in ("sql", "s3") or c.part_of == "spark"]
+    assert components.chosen(None) == [c for c in components.by_name.values() if c not in optional]
 
 
 def test_a_name_that_is_none_lists_those_that_are() -> None:

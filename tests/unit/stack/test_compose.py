@@ -14,6 +14,7 @@ import yaml
 from deltaworks.control.supervisor import client
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
+from deltaworks.stack import spark
 from deltaworks.stack.airflow import bundle_config
 from deltaworks.stack.components import Component, read_components
 from deltaworks.stack.compose import SECRETS, compose_files, new_secrets
@@ -22,8 +23,8 @@ from deltaworks.stack.sql import client as sql_client
 ROOT = Path(__file__).parents[3]
 HERE = Settings(project=ROOT, home=ROOT, infra=ROOT / "infra", cache=ROOT)
 COMPONENTS = read_components(ROOT / "infra")
-UNLIMITED = (client.NAME, "airflow-scheduler")
-"""Where streams and replays run."""
+UNLIMITED = (client.NAME, "airflow-scheduler", "spark-worker-1", "spark-worker-2")
+"""Where streams and replays run, and their tasks."""
 JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
 PORTS = {
     "kafka": (19092, 19092),
@@ -33,6 +34,7 @@ PORTS = {
     "airflow-api-server": (19080, 19080),
 }
 """Of this machine, and of the container."""
+PROPERTIES = "/opt/deltaworks/spark.properties"
 
 
 def rendered(settings: Settings) -> dict[str, Any]:
@@ -62,12 +64,14 @@ def test_a_service_starts_waits_and_stops_like_its_component(services: dict[str,
     patience_s = 75 if component.name == client.NAME else component.stop_patience_s
 
     assert service["image"] == image
-    if not own_image:
+    if component.software == "spark":
+        assert service["command"][:2] == ["spark-class", *component.command]
+    elif not own_image:
         drain = [client.DRAIN] if component.name == client.NAME else []
         assert service["command"] == ["python", "-m", *component.command, *drain]
     assert service.get("depends_on", {}) == waits
     assert service["restart"] == ("no" if component.is_step else "unless-stopped")
-    assert service.get("profiles") == ([component.name] if component.optional else None)
+    assert service.get("profiles") == ([component.part_of or component.name] if component.optional else None)
     assert service["stop_signal"] == component.stop_signal
     assert service["stop_grace_period"] == f"{patience_s:.0f}s"
     assert service.get("mem_limit") == (None if component.name in UNLIMITED else f"{2 * component.memory_mb}m")
@@ -87,6 +91,7 @@ def test_a_service_is_healthy_when_its_component_is_ready(services: dict[str, An
         "answers": client.__name__,
         "sql": sql_client.__name__,
         "s3": f"http://127.0.0.1:{PORTS['s3'][1]}/healthz",
+        "spark": f"('{component.name}', 'ALIVE')" if component.node else "['status'] == 'ALIVE'",
     }
 
     assert asks[component.ready] in " ".join(check["test"])
@@ -120,6 +125,31 @@ def test_the_object_store_has_the_settings_of_the_native_one(services: dict[str,
     settings = addresses | COMPONENTS.software["seaweedfs"].settings
 
     assert services["s3"]["command"] == ["mini", *(f"-{name}={value}" for name, value in settings.items())]
+
+
+@pytest.mark.parametrize("component", [c for c in COMPONENTS.by_name.values() if c.software == "spark"])
+def test_master_and_workers_are_started_like_the_native_ones(services: dict[str, Any], component: Component) -> None:
+    service = services[component.name]
+    given, native = service["command"][2:], spark.command(HERE, component)[2:]
+    port, page = map(str, spark.ports(HERE, 0))
+
+    own = {"--host": component.name, "--port": port, "--webui-port": page, "--properties-file": PROPERTIES}
+    expected = dict(zip(native[::2], native[1::2], strict=False)) | own
+    expected.pop("--cores", None)  # all that the machine has
+    assert dict(zip(given[::2], given[1::2], strict=False)) == expected
+    assert service["hostname"] == component.name
+    assert given[len(expected) * 2 :] == ([f"spark://spark-master:{port}"] if component.node else [])
+
+
+def test_master_and_workers_have_the_properties_of_the_native_ones_and_no_other_secret() -> None:
+    project = rendered(HERE)
+    secret = "${SPARK_CLUSTER_SECRET:?secret of the Spark cluster}"
+
+    assert project["configs"]["spark"]["content"] == spark._PROPERTIES.format(secret=secret)
+    for service in (each for name, each in project["services"].items() if name.startswith("spark-")):
+        (file,) = service["configs"]
+        assert (file["source"], file["target"], file["mode"]) == ("spark", PROPERTIES, "0600")
+        assert "${" not in str(service)
 
 
 def test_the_broker_has_the_heap_of_the_native_one(services: dict[str, Any]) -> None:
@@ -171,7 +201,7 @@ def test_a_project_of_its_own_has_its_name_and_image_and_installs_from_the_index
 
     version = COMPONENTS.software["deltaworks"].version
     assert (own.pop("name"), clone.pop("name")) == ("myorders2", "deltaworks")
-    for service in [own["x-deltaworks"], *own["services"].values()]:
+    for service in [own["x-deltaworks"], own["x-spark"], *own["services"].values()]:
         if "build" in service:
             assert service["image"] == f"deltaworks-myorders2:{version}"
             service["image"] = f"deltaworks:{version}"
