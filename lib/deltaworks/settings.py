@@ -317,7 +317,7 @@ class Settings:
             ConfigurationError: the secret is not there.
         """
         secret = self.values.table("spark", pipeline).get(config.SPARK_SECRET)
-        return secret.read() if isinstance(secret, config.Reference) else secret
+        return (secret.read() if isinstance(secret, config.Reference) else secret) or None
 
     def retention_of(self, pipeline: str) -> dict[str, str]:
         """How long the tables of a pipeline can be read: `[retention]`, and `[pipelines.NAME.retention]` says what

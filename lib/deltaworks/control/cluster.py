@@ -77,7 +77,7 @@ def of(settings: Settings, name: str) -> Cluster | None:
         )
     open_to_all = own.get("spark.authenticate") == "false"
     secret = None if open_to_all else settings.spark_secret_of(name)
-    if not secret and not open_to_all:
+    if secret is None and not open_to_all:
         raise ConfigurationError(
             f"'{name}' runs on the cluster {master}, and no secret says that it may.",
             hint='"spark.authenticate.secret" = { file = "..." }, as its master and workers have it, in [spark]; '

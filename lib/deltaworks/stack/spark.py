@@ -4,7 +4,7 @@ It is what a company's cluster looks like to a stream: for tests, and to try a s
 one. Secret and folders of the workers are in `<home>/spark`; `access.toml` there says how drivers reach the cluster
 (`Settings.spark_access_in`).
 
-A master that is killed comes back with its workers and applications. Everything listens on 127.0.0.1. Master, workers, drivers and executors authenticate with the secret, which is in files
+Everything listens on 127.0.0.1. Master, workers, drivers and executors authenticate with the secret, which is in files
 that only their user can read. The web pages ask nobody; they show no secret, and nobody can end anything there. The
 REST server of the master, which asks nobody either and starts programs, is off.
 """
@@ -38,13 +38,16 @@ _TIMEOUT_S = 5
 _PROPERTIES = """\
 spark.authenticate true
 spark.authenticate.secret {secret}
-spark.deploy.recoveryMode FILESYSTEM
-spark.deploy.recoveryDirectory {recovery}
 spark.master.rest.enabled false
 spark.master.ui.decommission.allow.mode DENY
 spark.ui.killEnabled false
 spark.worker.cleanup.enabled true
 """
+_RECOVERY = """\
+spark.deploy.recoveryMode FILESYSTEM
+spark.deploy.recoveryDirectory {folder}
+"""
+"""A master that was killed comes back with its workers and applications."""
 _ACCESS = """\
 # Written by `deltaworks up spark`: how drivers reach the Spark cluster of this home.
 [spark]
@@ -66,7 +69,7 @@ def prepare(settings: Settings, components: Components) -> None:
     recovery = settings.spark / "master"
     for folder in (recovery, *(_worker(settings, node) for node in range(1, WORKERS + 1))):
         folder.mkdir(mode=0o700, exist_ok=True)
-    properties = _PROPERTIES.format(secret=login.password, recovery=_as_value(recovery))
+    properties = _PROPERTIES.format(secret=login.password) + _RECOVERY.format(folder=_as_value(recovery))
     replace_file(_properties(settings), properties.encode(), mode=0o600)
     replace_file(login.file, _ACCESS.format(master=login.url).encode(), mode=0o600, durable=True)
 

@@ -83,6 +83,8 @@ def test_only_who_knows_the_secret_gets_in_and_nobody_ends_anything_on_a_page(se
     assert dict(line.split(" ", 1) for line in text.splitlines()) == {
         "spark.authenticate": "true",
         "spark.authenticate.secret": spark.credentials(settings).password,
+        "spark.deploy.recoveryMode": "FILESYSTEM",
+        "spark.deploy.recoveryDirectory": str(settings.spark / "master"),
         "spark.master.rest.enabled": "false",
         "spark.master.ui.decommission.allow.mode": "DENY",
         "spark.ui.killEnabled": "false",
