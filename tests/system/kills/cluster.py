@@ -24,7 +24,9 @@ from pathlib import Path
 
 from deltaworks import exits
 from deltaworks.control import jobs
-from deltaworks.control.topics import prepare
+from deltaworks.control.topics import all_topics, prepare
+from deltaworks.kafka import admin
+from deltaworks.kafka.control_topic import control_topic
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
@@ -130,10 +132,12 @@ class _Check:
         begun = time.monotonic()
         settings = replace(self._settings, home=self._work / f"{name}-{time.monotonic_ns()}")
         pipeline = jobs.load(settings, name)
-        prepare(settings.cluster, pipeline, pipeline.plan(), begun=False)
+        plan = pipeline.plan()
+        prepare(settings.cluster, pipeline, plan, begun=False)
         with machines(workers) as cluster, stored(settings, everything=True) as store:
             project = self._work / f"project-{time.monotonic_ns()}"
             yield cluster, store, on_cluster(store.settings, cluster, project, cores=cores)
+        admin.delete_topics(settings.cluster, [*all_topics(pipeline, plan), control_topic(name)])
         print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
 
     def _judge(self, name: str, outcome: Outcome, cluster: Machines, store: StoreUnderKills) -> None:
