@@ -56,12 +56,15 @@ def _settings(settings: Settings) -> Iterator[Finding]:
     file = settings.project / config.FILE
     chosen = f", environment {settings.values.environment}" if settings.values.environment else ""
     yield Finding("settings", "ok", f"{file}{chosen}" if file.exists() else f"no {config.FILE}; variables and defaults")
-    jobs = sorted(path.stem for path in (settings.project / "jobs").glob("*.py") if path.stem != "__init__")
-    if jobs:
-        yield Finding("pipelines", "ok", ", ".join(jobs))
+    if found := _jobs(settings):
+        yield Finding("pipelines", "ok", ", ".join(found))
     else:
         hint = "deltaworks init makes a project; DELTAWORKS_PROJECT names another folder"
         yield Finding("pipelines", "warning", f"none in {settings.project / 'jobs'}", hint)
+
+
+def _jobs(settings: Settings) -> list[str]:
+    return sorted(path.stem for path in (settings.project / "jobs").glob("*.py") if path.stem != "__init__")
 
 
 def _home(settings: Settings) -> Iterator[Finding]:
@@ -125,8 +128,13 @@ def _spark(settings: Settings) -> Iterator[Finding]:
     import importlib.metadata
 
     import deltaworks.spark.session  # noqa: F401  # what it needs is installed
+    from deltaworks.control import cluster
 
     yield Finding("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")
+    clusters = {name: found for name in _jobs(settings) if (found := cluster.of(settings, name)) is not None}
+    for each in {found.master: found for found in clusters.values()}.values():
+        each.require_answer()
+        yield Finding("Spark cluster", "ok", f"{each.master} answers")
 
 
 def _tables(settings: Settings) -> Iterator[Finding]:

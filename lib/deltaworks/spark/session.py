@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks.control.cluster import OF_A_CLUSTER
+from deltaworks.errors import ConfigurationError
 from deltaworks.spark import cluster
 from deltaworks.spark.cluster import Executors
 from deltaworks.spark.forking import ForkServer
@@ -93,15 +94,20 @@ def build(
         options: Further options of the JVM.
         extra: Further Spark settings, which win; options of the JVM are added to ours. Those that name a cluster are
             left out.
-        executors: Run the tasks; None: the driver's JVM does.
+        executors: Run the tasks; None: the driver's JVM does. They need `forks`.
 
     Raises:
-        StackError: the cluster does not answer.
+        ConfigurationError: no program may be started in `scratch`, and there are executors.
+        TransientError: the cluster does not take the session.
     """
     folder = scratch if executors is None else scratch / cluster.CODE
     folder.mkdir(parents=True, exist_ok=True)
     python = sys.executable if forks is None else forks.executable(folder)
     if executors is not None:
+        if python == sys.executable:
+            raise ConfigurationError(
+                f"No program can be started in {folder}.", hint="is its disk mounted noexec? DELTAWORKS_HOME=<another>"
+            )
         python = cluster.PYTHON
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     os.environ["PYTHONPATH"] = python_path  # the JVM hands it to every Python process that it starts

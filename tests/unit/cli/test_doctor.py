@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from deltaworks.control import registry
 from deltaworks.control.supervisor import client
 from deltaworks.errors import ConfigurationError, ControlUnavailableError
 from deltaworks.kafka import admin
+from deltaworks.remote import Remote
 from deltaworks.stack import java
 
 
@@ -122,6 +124,21 @@ def test_a_broker_that_does_not_answer(clinic: Clinic, monkeypatch: pytest.Monke
 
     assert (found["Kafka"].outcome, found["Kafka"].found) == ("failed", "no answer at 127.0.0.1:19092")
     assert "transactions" not in found
+
+
+def test_a_cluster_that_answers_or_does_not(clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DELTAWORKS_STORAGE", "s3://lake/state")
+    clinic.patch(Remote, "check", lambda _: None)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"spark://127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "deltaworks.toml").write_text(
+            f'[pipelines.orders.spark]\n"spark.master" = "{master}"\n"spark.authenticate" = false'
+        )
+        found = clinic.examine(monkeypatch, 0)["Spark cluster"]
+        assert (found.outcome, found.found) == ("ok", f"{master} answers")
+
+    found = clinic.examine(monkeypatch, 1)["Spark"]
+    assert found.outcome == "failed" and master in found.found and found.hint == "start its master"
 
 
 def test_a_supervisor_that_should_run_elsewhere_and_does_not(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:

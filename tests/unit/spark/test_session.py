@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from pyspark import SparkConf, java_gateway
 
 from deltaworks.control.cluster import Cluster
+from deltaworks.errors import ConfigurationError
 from deltaworks.spark import session
 from deltaworks.spark.cluster import Executors
 
@@ -70,6 +72,16 @@ def test_a_driver_whose_cluster_is_on_its_machine_listens_there_only(tmp_path: P
 
     assert found["spark.master"] == "spark://127.0.0.1:1"
     assert {found["spark.driver.bindAddress"], found["spark.driver.host"]} == {"127.0.0.1"}
+
+
+def test_a_disk_on_which_nothing_can_be_started_is_said(tmp_path: Path) -> None:
+    class Forks:
+        def executable(self, folder: Path) -> str:
+            return sys.executable
+
+    options: dict[str, Any] = {"cores": 1, "partitions": 1, "driver_memory": "1g", "python_path": "", "forks": Forks()}
+    with pytest.raises(ConfigurationError, match="No program can be started in"):
+        session.build("a", scratch=tmp_path, executors=executors("spark://m:7077"), **options)
 
 
 def test_no_secret_is_among_the_settings_since_they_are_on_the_command_line(settings: dict[str, str]) -> None:
