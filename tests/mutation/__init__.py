@@ -17,6 +17,7 @@ from tests.mutation.mutation import Breach, Hole, Mutation, Patch, Stall
 from tests.mutation.safeguards import (
     checkpoint,
     driver,
+    elsewhere,
     kafka,
     object_store,
     operators,
@@ -29,7 +30,19 @@ from tests.mutation.safeguards import (
 
 __all__ = ["MUTATIONS", "Breach", "Hole", "Mutation", "Patch", "Stall", "apply"]
 
-_PARTS = (stores, tables, checkpoint, kafka, planning, recreated_topics, rescaling, object_store, driver, operators)
+_PARTS = (
+    stores,
+    tables,
+    checkpoint,
+    kafka,
+    planning,
+    recreated_topics,
+    rescaling,
+    object_store,
+    elsewhere,
+    driver,
+    operators,
+)
 MUTATIONS: dict[str, Mutation] = {name: mutation for part in _PARTS for name, mutation in part.MUTATIONS.items()}
 
 

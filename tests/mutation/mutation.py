@@ -24,6 +24,7 @@ class Hole(Enum):
     TWO_HOMES = "two homes at one Kafka, and markers that expire"
     RESCALED = "a stream that goes on with other tasks"
     TWO_MACHINES = "drivers on two machines that share an object store"
+    ELSEWHERE = "tasks on other machines than their driver"
     OBJECT_STORE = "an object store whose answers are lost, late or wrong"
 
 

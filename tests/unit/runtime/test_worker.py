@@ -62,6 +62,19 @@ def test_all_that_need_not_last_lies_below_the_folder_of_the_executor(tmp_path: 
     assert msgspec.structs.replace(found, local_root=None) == whole
 
 
+def test_what_a_process_was_told_is_not_what_others_read(tmp_path: Path) -> None:
+    root = connect("s3://lake/tables", MemoryBucket(), tmp_path / "driver")
+
+    def told() -> str:
+        return str(local_side(config(tables_root=root).at(tmp_path / "executor").tables_root / "t"))
+
+    if (other := os.fork()) == 0:
+        (tmp_path / "other").write_text(told())
+        os._exit(0)
+    assert os.waitpid(other, 0) == (other, 0)
+    assert (tmp_path / "other").read_text() != told()
+
+
 def test_folders_of_a_machine_stay_where_they_are(tmp_path: Path) -> None:
     found = config().at(tmp_path)
 
