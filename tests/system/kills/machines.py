@@ -220,17 +220,17 @@ class Machines:
 @contextmanager
 def machines(workers: int = 2, *, cores: int = 2) -> Iterator[Machines]:
     """A master and workers, which end with the block."""
-    folder = Path(tempfile.mkdtemp(prefix="deltaworks-cluster-"))
-    folder.chmod(0o711)
-    found = Machines(folder, _environment(folder / "python"), cores)
-    try:
-        found.start_master()
-        for number in range(workers):
-            found.add_worker(number)
-        yield found
-    finally:
-        found.stop()
-        shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="deltaworks-cluster-") as place:
+        folder = Path(place)
+        folder.chmod(0o711)
+        found = Machines(folder, _environment(folder / "python"), cores)
+        try:
+            found.start_master()
+            for number in range(workers):
+                found.add_worker(number)
+            yield found
+        finally:
+            found.stop()
 
 
 def _environment(folder: Path) -> Path:
