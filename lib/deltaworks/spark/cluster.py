@@ -59,7 +59,7 @@ class Executors:
             "spark.authenticate": str(self.cluster.secret is not None).lower(),
             "spark.cores.max": str(self.cluster.cores),
             "spark.executor.extraJavaOptions": java_options,
-            "spark.executor.heartbeat.maxFailures": "6",  # a minute; then it leaves its cores to the driver's successor
+            "spark.executor.heartbeat.maxFailures": "6",  # a minute; the driver may have a successor
             "spark.executorEnv.MALLOC_ARENA_MAX": "2",
             "spark.executorEnv.PYTHONSAFEPATH": "1",
             "spark.shuffle.readHostLocalDisk": "false",  # executors of one machine may be of different users

@@ -110,7 +110,7 @@ class _Check:
             self._judge("elastic", check_alone(stream, store.settings), cluster, store)
 
     def host(self) -> None:
-        with self._cluster("orders") as (cluster, store, here):
+        with self._cluster("orders", cores=2) as (cluster, store, here):  # two drivers have room
             there = replace(here, home=self._work / "there")
             share_keys(here, there)
             first = StreamUnderKills(here, cluster.folder)
