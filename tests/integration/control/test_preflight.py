@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks.control import checkpoint, jobs
+from deltaworks.control import checkpoint, cluster, jobs
 from deltaworks.control.actions import preflight
 from deltaworks.control.model import DeployOptions
 from deltaworks.control.paths import PipelinePaths
@@ -115,6 +115,19 @@ def test_a_broker_that_is_away_is_said_before_anything_else(kafka: LiveStack, tm
         check(replace(settings, bootstrap=f"127.0.0.1:{port}"), "preflight_e")
 
     assert raised.value.hint == "deltaworks up"
+
+
+def test_a_cluster_that_is_away_is_said_before_anything_changes(
+    kafka: LiveStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = project(kafka, tmp_path, "preflight_g")
+    master = f"spark://127.0.0.1:{free_ports(1)[0]}"
+    found = cluster.Cluster(master=master, python="python3", secret=None, cores=1)
+    monkeypatch.setattr(cluster, "of", lambda settings, name: found)
+
+    with pytest.raises(StackError, match=f"The Spark cluster {master} does not answer"):
+        check(settings, "preflight_g")
+    assert "preflight_g-in" not in admin.partition_counts(kafka.bootstrap)
 
 
 def test_an_option_that_cannot_be_used_is_refused(kafka: LiveStack, tmp_path: Path) -> None:
