@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 from deltalake import ColumnProperties, CommitProperties, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from py4j.protocol import Py4JJavaError
@@ -19,12 +19,14 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from deltaworks.batch.job import DAY
+from deltaworks.control import cluster
 from deltaworks.errors import ConfigurationError, ConflictError, TerminalError, TransientError
 from deltaworks.lakehouse.described import Definition
-from deltaworks.lakehouse.reading import delta_table
+from deltaworks.lakehouse.reading import delta_table, parquet_files
 from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
 from deltaworks.spark import class_data, s3a, session
+from deltaworks.spark.cluster import Executors
 from deltaworks.stack.jars import ensure_jars
 
 _COMPILED = "-XX:TieredStopAtLevel=4"
@@ -37,6 +39,7 @@ _FOR_MANY_ROWS = {
     "spark.shuffle.compress": "true",
 }
 """A stream's session is set up for batches of a few rows."""
+_OF_EXECUTORS = {"spark.executor.extraJavaOptions": f"{session.JVM} {_COMPILED}"}
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -62,7 +65,8 @@ def opened(settings: Settings, name: str, scratch: Path) -> Iterator[SparkSessio
         scratch: folder for its temporary files.
 
     Raises:
-        StackError: the jars of Delta are missing and cannot be downloaded.
+        ConfigurationError: the settings of a Spark cluster do not fit together.
+        StackError: the jars of Delta are missing and cannot be downloaded, or the cluster does not answer.
     """
     tables = settings.tables
     sets = ["spark", s3a.JARS] if isinstance(tables, ObjectPath) else ["spark"]
@@ -75,7 +79,8 @@ def opened(settings: Settings, name: str, scratch: Path) -> Iterator[SparkSessio
         scratch=scratch,
         python_path=settings.joined_python_path,
         options=f"{class_data.option(settings)} {_COMPILED}",
-        extra={"spark.jars": jars, **DELTA, **_FOR_MANY_ROWS, **settings.spark_of(name)},
+        extra={"spark.jars": jars, **DELTA, **_FOR_MANY_ROWS, **_OF_EXECUTORS, **settings.spark_of(name)},
+        executors=Executors.of(settings, name),
     )
     try:
         if isinstance(tables, ObjectPath):
@@ -89,6 +94,15 @@ def at_version(spark: SparkSession, path: Path, version: int) -> DataFrame:
     """A Delta table at a version; raises `TransientError` or `TerminalError` if it cannot be read."""
     with _told(f"The table '{path.name}' at version {version}"):
         return spark.read.format("delta").option("versionAsOf", version).load(str(path))
+
+
+def staging(settings: Settings, name: str, folder: Path) -> Path:
+    """Where the rows of a run of a job are until they are checked: a folder of this machine, or, if executors write
+    them, a new one in the object store."""
+    if cluster.of(settings, name) is None:
+        return folder
+    assert settings.storage is not None, "a cluster needs an object store"
+    return settings.storage.path / "batch" / name / secrets.token_hex(8)
 
 
 def stage(frame: object, wanted: pa.Schema, path: Path, what: str) -> None:
@@ -148,7 +162,7 @@ def replace_day(staged: Path, root: Path, table: Definition, day: dt.date, *, no
         TransientError: the table cannot be written now.
     """
     path = root / table.name
-    rows = pads.dataset(staged, format="parquet", schema=table.columns)
+    rows = parquet_files(staged, table.columns)
     try:
         table.create(root)
         there = delta_table(path)

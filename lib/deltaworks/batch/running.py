@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 
 from deltaworks import clock
 from deltaworks.batch import delta_tables, jobs
@@ -25,11 +24,11 @@ from deltaworks.batch.job import BatchJob
 from deltaworks.catalogue.table import refresh_on_the_way
 from deltaworks.dsl import failures
 from deltaworks.errors import ConfigurationError, TableError, TerminalError
-from deltaworks.files import alone
+from deltaworks.files import alone, remove_tree
 from deltaworks.lakehouse import catalog, cuts, descriptions, layout
 from deltaworks.lakehouse.cuts import Cut
 from deltaworks.lakehouse.described import Definition
-from deltaworks.lakehouse.reading import dataset
+from deltaworks.lakehouse.reading import dataset, parquet_files
 from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.quality import Suites, Verdict, results, suites
 from deltaworks.quality.of_day import judge_day
@@ -91,17 +90,22 @@ def run(
             )
         )
         inputs = _inputs(settings.tables, job, at)
-        running = _Run(settings, job, table, suite, at, inputs, folder, run_id)
+        staging = delta_tables.staging(settings, name, folder)
+        running = _Run(settings, job, table, suite, at, inputs, staging, run_id)
         found: list[DayResult] = []
         _clear(folder)
-        with delta_tables.opened(settings, name, folder / "scratch") as spark:
-            frames = running.frames(spark)
-            for day in days:
-                found.append(result := running.day(frames, day))
-                done = "not published" if result.version is None else f"version {result.version}"
-                report(f"{day}: {result.rows:,} rows, {done}")
-                if result.version is None:
-                    break
+        try:
+            with delta_tables.opened(settings, name, folder / "scratch") as spark:
+                frames = running.frames(spark)
+                for day in days:
+                    found.append(result := running.day(frames, day))
+                    done = "not published" if result.version is None else f"version {result.version}"
+                    report(f"{day}: {result.rows:,} rows, {done}")
+                    if result.version is None:
+                        break
+        finally:
+            if staging != folder:
+                remove_tree(staging)
         _clear(folder)
     refresh_on_the_way(settings)
     return found
@@ -117,7 +121,7 @@ class _Run:
     suite: Suites
     at: Mapping[str, Cut]
     inputs: Mapping[str, Table]
-    folder: Path
+    staging: Path
     run_id: str
 
     def frames(self, spark: Any) -> dict[str, Any]:
@@ -126,9 +130,9 @@ class _Run:
 
     def day(self, frames: dict[str, Any], day: dt.date) -> DayResult:
         job, name, what = self.job, self.job.name, f"{self.job.name}, {day}"
-        staged = self.folder / f"{day}"
+        staged = self.staging / f"{day}"
         delta_tables.stage(self._computed(frames, day, what), self.table.columns, staged, what)
-        rows = pads.dataset(staged, format="parquet")
+        rows = parquet_files(staged)
         verdicts = judge_day(
             name,
             rows,

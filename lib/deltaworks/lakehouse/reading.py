@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
@@ -32,6 +33,18 @@ def dataset(path: Path, table: DeltaTable | None = None) -> Any:
     else:
         files = SubTreeFileSystem(str(path.absolute()), LocalFileSystem())
     return (delta_table(path) if table is None else table).to_pyarrow_dataset(filesystem=files)
+
+
+def parquet_files(folder: Path, schema: pa.Schema | None = None) -> Any:
+    """The rows of all files of Parquet in a folder; none are read yet.
+
+    Args:
+        folder: of this machine, or in an object store.
+        schema: of the rows; None: that of the first file.
+    """
+    if isinstance(folder, ObjectPath):
+        return pads.dataset(f"{folder.bucket}/{folder.key}", format="parquet", schema=schema, filesystem=_s3(folder))
+    return pads.dataset(folder, format="parquet", schema=schema)
 
 
 def _s3(path: ObjectPath) -> Any:

@@ -15,6 +15,7 @@ import io
 import os
 import shlex
 import struct
+import sys
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,9 +27,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
+from deltaworks.control import cluster, code
 from deltaworks.control.cluster import Cluster
 from deltaworks.errors import TransientError
 from deltaworks.files import replace_file
+from deltaworks.settings import Settings
 
 CODE = "deltaworks-code"
 """The folder of the code, in the one that a JVM works in."""
@@ -45,6 +48,19 @@ class Executors:
     cluster: Cluster
     code: Mapping[str, Path]
     """Path within the archive of the code -> file."""
+
+    @classmethod
+    def of(cls, settings: Settings, name: str) -> Executors | None:
+        """Those of the cluster that a stream or a batch job runs on; None: its tasks run in its driver's JVM.
+
+        Raises:
+            ConfigurationError: the settings do not fit together.
+            StackError: the cluster does not answer.
+        """
+        if (found := cluster.of(settings, name)) is None:
+            return None
+        found.require_answer()
+        return cls(found, code.files(settings))
 
     def config(self, scratch: Path, java_options: str, own: Mapping[str, str]) -> dict[str, str]:
         """Spark's settings.
@@ -114,6 +130,14 @@ class Executors:
             entry.size, entry.mode = len(program), 0o755
             archive.addfile(entry, io.BytesIO(program))
         return target
+
+
+def python_of_this_machine(folder: Path) -> str:
+    """Writes a program that becomes the Python of this process; returns its path."""
+    file = folder / "python"
+    file.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    file.chmod(0o700)
+    return str(file) if os.access(file, os.X_OK) else sys.executable  # the disk may be mounted noexec
 
 
 def _reason(error: Py4JJavaError) -> str:

@@ -94,7 +94,7 @@ def build(
         options: Further options of the JVM.
         extra: Further Spark settings, which win; options of the JVM are added to ours. Those that name a cluster are
             left out.
-        executors: Run the tasks; None: the driver's JVM does. They need `forks`.
+        executors: Run the tasks; None: the driver's JVM does.
 
     Raises:
         ConfigurationError: no program may be started in `scratch`, and there are executors.
@@ -104,6 +104,7 @@ def build(
     folder.mkdir(parents=True, exist_ok=True)
     python = sys.executable if forks is None else forks.executable(folder)
     if executors is not None:
+        python = cluster.python_of_this_machine(folder) if forks is None else python
         if python == sys.executable:
             raise ConfigurationError(
                 f"No program can be started in {folder}.", hint="is its disk mounted noexec? DELTAWORKS_HOME=<another>"

@@ -24,7 +24,6 @@ from deltaworks.control import (
     accepted,
     batches,
     cluster,
-    code,
     fence,
     next_tick,
     opening,
@@ -160,7 +159,8 @@ class StreamDriver:
         self._drain = paths.drain(generation)
         self._plan = pipeline.plan()
         self._cluster = settings.cluster_of(pipeline.name)
-        self._executors = cluster.of(settings, pipeline.name)
+        self._elsewhere = cluster.of(settings, pipeline.name) is not None
+        """Tasks run on other machines."""
         self._code = "" if settings.code is None else settings.code.name
         self._planned_by = self._drain
         """While this file exists, the source plans no new batch."""
@@ -227,8 +227,6 @@ class StreamDriver:
     @contextmanager
     def _session(self, checkpoint: CheckpointPlan) -> Iterator[SparkSession]:
         settings = self._settings
-        if self._executors is not None:
-            self._executors.require_answer()
         spark = session.build(
             f"deltaworks-{self._pipeline.name}",
             cores=settings.cores,
@@ -239,7 +237,7 @@ class StreamDriver:
             forks=self._forks,
             options=class_data.option(settings),
             extra=s3a.with_jars(settings, self._paths.lasting, settings.spark_of(self._pipeline.name)),
-            executors=None if self._executors is None else Executors(self._executors, code.files(settings)),
+            executors=Executors.of(settings, self._pipeline.name),
         )
         gateway = spark.sparkContext._gateway
         assert gateway is not None
@@ -325,7 +323,7 @@ class StreamDriver:
             query_id=checkpoint.query_id,
             generation=self._generation,
             fence=self._paths.fence,
-            local_root=None if self._executors is not None else str(self._current.local),
+            local_root=None if self._elsewhere else str(self._current.local),
             tables_root=sent.tables,
             tasks=checkpoint.tasks,
             exchange_partitions=self._plan.exchange_partitions(self._topics.read),
@@ -343,7 +341,7 @@ class StreamDriver:
 
     def _sent_settings(self) -> Settings:
         """The settings for those who run the tasks; paths that are sent to them say how they are reached there."""
-        if self._executors is None:
+        if not self._elsewhere:
             return self._settings
         sent = self._settings.without_references()
         for remote in (sent.storage, sent.remote):
@@ -370,7 +368,7 @@ class StreamDriver:
             accepted=accepted.read(self._current.accepted),
             sliced_batch=begun.sliced_batch,
             may_grow=self._may_grow(),
-            elsewhere=self._executors is not None,
+            elsewhere=self._elsewhere,
         )
 
     def _may_grow(self) -> tuple[str, ...]:
