@@ -57,6 +57,10 @@ _PART_BYTES = 64 << 20
 """Larger objects are written in parts of this size."""
 _KEYS_AT_ONCE = 1_000
 """So many may be deleted by one request."""
+_HADOOP = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+"""Reaches addresses of Hadoop that begin with `s3:`."""
+_HADOOP_BUFFERS = "${java.io.tmpdir}"
+"""Each JVM has a folder of its own for what it is about to send."""
 _ABSENT = frozenset({"NoSuchKey", "NotFound", "404"})
 _TAKEN = frozenset({"PreconditionFailed", "412"})
 _AGAIN = frozenset(
@@ -335,7 +339,8 @@ class S3Bucket:
             "secret.key": keys.secret_key,
             "session.token": keys.token,
         }
-        return {f"fs.s3a.bucket.{self.name}.{name}": value for name, value in named.items() if value}
+        own = {f"fs.s3a.bucket.{self.name}.{name}": value for name, value in named.items() if value}
+        return {"fs.s3.impl": _HADOOP, "fs.s3a.buffer.dir": _HADOOP_BUFFERS, **own}
 
     def _put_parts(self, key: str, parts: Iterable[bytes]) -> None:
         """Writes a large object; until all of it is there, nobody sees any of it."""

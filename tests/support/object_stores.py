@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -88,13 +89,17 @@ def _await(port: int, server: subprocess.Popen[bytes]) -> None:
 class Faults:
     """A proxy before a store.
 
+    Args:
+        endpoint: of the store.
+        certificate: with which the proxy speaks TLS, with its key; None: it does not.
+
     Attributes:
         planned: what happens to the next requests of a method, in this order; then they pass.
         requests: the methods of all requests so far.
         between: called once, after the next request that is lost or fails after all has had its effect.
     """
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, certificate: Path | None = None) -> None:
         self._upstream = endpoint.removeprefix("http://")
         self.planned: dict[str, deque[Fault]] = {}
         self.requests: list[str] = []
@@ -117,6 +122,11 @@ class Faults:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            self.endpoint = self.endpoint.replace("http:", "https:")
 
     def plan(self, method: str, *faults: Fault) -> None:
         """Says what happens to the next requests of a method."""

@@ -27,7 +27,7 @@ from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
 from deltaworks.spark import class_data, s3a, session
 from deltaworks.spark.cluster import Executors
-from deltaworks.stack.jars import ensure_jars
+from deltaworks.stack.jars import OBJECT_STORE, ensure_jars
 
 _COMPILED = "-XX:TieredStopAtLevel=4"
 _FOR_MANY_ROWS = {
@@ -69,7 +69,7 @@ def opened(settings: Settings, name: str, scratch: Path) -> Iterator[SparkSessio
         StackError: the jars of Delta are missing and cannot be downloaded, or the cluster does not answer.
     """
     tables = settings.tables
-    sets = ["spark", s3a.JARS] if isinstance(tables, ObjectPath) else ["spark"]
+    sets = ["spark", OBJECT_STORE] if isinstance(tables, ObjectPath) else ["spark"]
     jars = ",".join(str(jar) for name in sets for jar in ensure_jars(settings, name))
     spark = session.build(
         f"deltaworks-{name}",

@@ -17,10 +17,8 @@ from pyspark.sql import SparkSession
 
 from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
-from deltaworks.stack.jars import ensure_jars
+from deltaworks.stack.jars import OBJECT_STORE, ensure_jars
 
-JARS = "s3"
-"""The set of jars."""
 AWAY = (
     "AWSApiCallTimeoutException",
     "AWSClientIOException",
@@ -33,9 +31,6 @@ AWAY = (
 _NO_SECRET = "certificates"
 """Java wants a password for a file with certificates, which are public."""
 _JARS = "spark.jars"
-_BUFFERS = "${java.io.tmpdir}"
-"""Each JVM has a folder of its own for what it is about to send."""
-_FILES = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
 def with_jars(settings: Settings, path: Path, own: Mapping[str, str]) -> dict[str, str]:
@@ -46,7 +41,7 @@ def with_jars(settings: Settings, path: Path, own: Mapping[str, str]) -> dict[st
     """
     if not isinstance(path, ObjectPath):
         return dict(own)
-    jars = [*filter(None, [own.get(_JARS)]), *map(str, ensure_jars(settings, JARS))]
+    jars = [*filter(None, [own.get(_JARS)]), *map(str, ensure_jars(settings, OBJECT_STORE))]
     return {**own, _JARS: ",".join(jars)}
 
 
@@ -56,13 +51,13 @@ def reach(spark: SparkSession, path: ObjectPath, scratch: Path) -> None:
     Spark's settings would be on the command line of the JVM, where everybody can read them: these have secrets.
 
     Args:
-        spark: the session, with `JARS`.
+        spark: the session, with the jars of `OBJECT_STORE`.
         path: of a table, or of the folder of all.
         scratch: a folder for its files.
     """
     context: Any = spark.sparkContext
     hadoop = context._jsc.hadoopConfiguration()
-    for name, value in {"fs.s3.impl": _FILES, "fs.s3a.buffer.dir": _BUFFERS, **path.store.hadoop()}.items():
+    for name, value in path.store.hadoop().items():
         hadoop.set(name, value)
     if (authorities := path.store.arrow().get("tls_ca_file_path")) is not None:
         _trust(context._jvm, authorities, scratch / "authorities.p12")

@@ -21,6 +21,9 @@ from deltaworks.stack.components import Report, read_components
 from deltaworks.stack.ivy import Module, download
 from deltaworks.stack.java import find_java
 
+OBJECT_STORE = "s3"
+"""The set with which Hadoop reaches an object store."""
+
 
 @dataclass(frozen=True)
 class Jar:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import stat
 import threading
@@ -14,7 +15,9 @@ import pytest
 
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
+from deltaworks.stack.java import Java
 from deltaworks.stack.sql import client, compiled, server
+from tests.support.object_stores import S3_TABLE
 
 COMPLETE, BAD = 5, 3
 
@@ -81,3 +84,39 @@ def test_without_the_jars_of_spark_it_says_what_to_install(monkeypatch: pytest.M
 
     with pytest.raises(ConfigurationError, match=r"needs PySpark with its jars\.\n  Hint: pip install"):
         compiled.spark_jars()
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Settings:
+    text = f'tables = "s3://lake/tables"{S3_TABLE}ca_file = "ca.pem"\n'
+    (tmp_path / "deltaworks.toml").write_text(text)
+    (tmp_path / "ca.pem").touch()
+    return Settings.from_environment({}, cwd=tmp_path)
+
+
+def test_the_keys_of_a_store_are_in_the_environment(settings: Settings, stored: Settings) -> None:
+    told = server.store_environment(stored)
+
+    hadoop = json.loads(told["DELTAWORKS_SQL_HADOOP"])
+    assert hadoop["fs.s3a.bucket.lake.secret.key"] == "s3cret"
+    assert hadoop["fs.s3.impl"].endswith(".S3AFileSystem")
+    assert told["DELTAWORKS_SQL_AUTHORITIES"] == str(stored.project / "ca.pem")
+    assert server.store_environment(settings) == {}
+
+
+def test_a_command_has_the_jars_of_a_store_if_the_tables_are_in_one_and_no_key(
+    settings: Settings, stored: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "ensure_jars", lambda settings, name, report=None: (Path(f"{name}.jar"),))
+    monkeypatch.setattr(server, "compiled", lambda settings, java, delta, report: Path(f"from-{delta[0].stem}"))
+    monkeypatch.setattr(server, "find_java", lambda settings, versions: Java(home=Path("java"), version=21))
+    monkeypatch.setattr(server, "spark_jars", lambda: Path("pyspark"))
+
+    for home, classpath in (
+        (settings, "from-spark:spark.jar:pyspark/*"),
+        (stored, "from-spark:spark.jar:s3.jar:pyspark/*"),
+    ):
+        command = server.command(home)
+        assert command[command.index("-cp") + 1] == classpath
+        assert command[-1] == str(home.tables)
+        assert not [word for word in command if "s3cret" in word]

@@ -38,7 +38,7 @@ class ReadOnlyParser(session: SparkSession, parser: ParserInterface) extends Par
   override def parseRoutineParam(text: String): StructType = parser.parseRoutineParam(text)
 
   private def checked(plan: LogicalPlan): LogicalPlan = {
-    val tables = Tables.shown()
+    val tables = Tables.shown(all = Statement.isTold(plan))
     new Statement(tables)(plan) match {
       case explain: ExplainCommand => explain.copy(logicalPlan = analyzed(explain.logicalPlan, tables))
       case told if Statement.isTold(told) => told

@@ -1,10 +1,17 @@
 package org.apache.spark.sql.hive.thriftserver
 
-import java.nio.file.Path
-import java.security.MessageDigest
+import java.io.FileInputStream
+import java.nio.file.{Files, Path => LocalPath}
+import java.security.cert.CertificateFactory
+import java.security.{KeyStore, MessageDigest}
 import java.util.{Collections, List => JList, Map => JMap}
 
+import scala.jdk.CollectionConverters._
+import scala.util.Using
+
+import com.fasterxml.jackson.databind.ObjectMapper
 import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
 import org.apache.hadoop.hive.conf.HiveConf
 import org.apache.hadoop.hive.ql.security.authorization.BitSetCheckedAuthorizationProvider
 import org.apache.hive.service.auth.PasswdAuthenticationProvider
@@ -28,7 +35,7 @@ import org.apache.spark.status.ElementTrackingStore
   */
 object Server {
   def main(arguments: Array[String]): Unit =
-    try run(Path.of(arguments(0)).toAbsolutePath)
+    try run(new Path(arguments(0)))
     catch {
       case error: Throwable =>
         error.printStackTrace()
@@ -38,10 +45,11 @@ object Server {
   private def run(tables: Path): Unit = {
     Password.requireGiven()
     val spark = SparkSession.builder().getOrCreate().asInstanceOf[classic.SparkSession]
+    val context = spark.sparkContext
+    val hive = HiveUtils.newClientForExecution(context.conf, spark.sessionState.newHadoopConf()) // without keys
+    Store.reach(context.hadoopConfiguration)
     Tables.open(spark, tables)
     spark.sql("SELECT 1").collect() // whoever can connect shall find a server that answers
-    val context = spark.sparkContext
-    val hive = HiveUtils.newClientForExecution(context.conf, spark.sessionState.newHadoopConf())
     val server = new Server(spark)
     HiveThriftServer2.listener = new HiveThriftServer2Listener(
       context.statusStore.store.asInstanceOf[ElementTrackingStore], context.conf, Some(server), true)
@@ -151,6 +159,31 @@ class ReadOnlyService(server: HiveServer2, spark: SparkSession) extends CLIServi
   ): OperationHandle = {
     Tables.describe(table)
     super.getColumns(session, catalog, schema, table, column)
+  }
+}
+
+/** How Hadoop reaches the object store of the tables; from the environment, since keys are among it. */
+object Store {
+  private val NoSecret = "certificates" // Java wants a password for a file with certificates, which are public
+
+  def reach(hadoop: Configuration): Unit = {
+    val settings = new ObjectMapper().readTree(Option(System.getenv("DELTAWORKS_SQL_HADOOP")).getOrElse("{}"))
+    settings.fields.asScala.foreach(setting => hadoop.set(setting.getKey, setting.getValue.asText))
+    Option(System.getenv("DELTAWORKS_SQL_AUTHORITIES")).foreach(trust)
+  }
+
+  /** Lets the JVM trust the authorities of a file in PEM, and no others. */
+  private def trust(certificates: String): Unit = {
+    val trusted = KeyStore.getInstance("PKCS12")
+    trusted.load(null, null)
+    val found = Using.resource(new FileInputStream(certificates)) {
+      CertificateFactory.getInstance("X.509").generateCertificates(_).asScala.toSeq
+    }
+    for ((certificate, number) <- found.zipWithIndex) trusted.setCertificateEntry(number.toString, certificate)
+    val file = LocalPath.of(System.getProperty("java.io.tmpdir"), "authorities.p12")
+    Using.resource(Files.newOutputStream(file))(trusted.store(_, NoSecret.toCharArray))
+    for ((name, value) <- Seq("" -> file.toString, "Type" -> "PKCS12", "Password" -> NoSecret))
+      System.setProperty(s"javax.net.ssl.trustStore$name", value)
   }
 }
 

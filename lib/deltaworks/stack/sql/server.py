@@ -1,11 +1,13 @@
 """Starts the SQL server: `python -m deltaworks.stack.sql.server` prepares it and becomes its JVM.
 
 Clients are the user of the settings with a password, which the home keeps unless the settings have one. The JVM gets
-both in its environment, which no other user of the machine can read, and never on its command line.
+both in its environment, which no other user of the machine can read, and never on its command line; likewise the keys
+of an object store that has the tables.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import sys
@@ -15,11 +17,11 @@ from pathlib import Path
 from deltaworks import home
 from deltaworks.errors import DeltaworksError
 from deltaworks.files import replace_file
-from deltaworks.remote import require_home
+from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
 from deltaworks.stack.components import Report, read_components
 from deltaworks.stack.credentials import Credentials
-from deltaworks.stack.jars import ensure_jars
+from deltaworks.stack.jars import OBJECT_STORE, ensure_jars
 from deltaworks.stack.java import Java, find_java
 from deltaworks.stack.sql.compiled import compiled, spark_jars
 
@@ -59,15 +61,14 @@ def prepare(settings: Settings, report: Report = lambda _: None) -> Path:
         StackError: jars are missing, or the server cannot be compiled.
         ConfigurationError: no Java or PySpark is usable, or a jar does not match the lock.
     """
-    require_home(settings.remote, "The SQL server")
     credentials(settings)
-    delta = ensure_jars(settings, "spark", report)
+    delta, *_ = [ensure_jars(settings, name, report) for name in _sets(settings)]
     return compiled(settings, _java(settings), delta, report)
 
 
 def command(settings: Settings) -> list[str]:
     """The command that starts the server."""
-    classes, jars = prepare(settings), ensure_jars(settings, "spark")
+    classes, jars = prepare(settings), [jar for name in _sets(settings) for jar in ensure_jars(settings, name)]
     options = [f"-D{name}={value}" for name, value in _properties(settings).items()]
     classpath = ":".join(map(str, (classes, *jars, spark_jars() / "*")))
     return [
@@ -76,6 +77,25 @@ def command(settings: Settings) -> list[str]:
         *options,
         *("-cp", classpath, _MAIN, str(settings.tables)),
     ]
+
+
+def store_environment(settings: Settings) -> dict[str, str]:
+    """Variables of the JVM that say how it reaches the object store of the tables, with its keys; none: they are here.
+
+    Raises:
+        ConfigurationError: a secret is not there.
+    """
+    tables = settings.tables
+    if not isinstance(tables, ObjectPath):
+        return {}
+    authorities = tables.store.arrow().get("tls_ca_file_path")
+    found = {"DELTAWORKS_SQL_HADOOP": json.dumps(tables.store.hadoop())}
+    return found if authorities is None else found | {"DELTAWORKS_SQL_AUTHORITIES": str(authorities)}
+
+
+def _sets(settings: Settings) -> list[str]:
+    """The sets of jars: Delta's, and those that reach an object store."""
+    return ["spark", OBJECT_STORE] if isinstance(settings.tables, ObjectPath) else ["spark"]
 
 
 def _java(settings: Settings) -> Java:
@@ -151,6 +171,7 @@ def main() -> None:
     os.chdir(_scratch(settings))
     given = {"DELTAWORKS_SQL_USER": login.user, "DELTAWORKS_SQL_PASSWORD": login.password}
     given["SPARK_LOCAL_IP"] = "127.0.0.1"  # else it looks for another address, and warns
+    given |= store_environment(settings)
     found = command(settings)
     sys.stdout.flush()
     os.execve(found[0], found, settings.surroundings() | given)
