@@ -104,13 +104,16 @@ class Machines:
         processes.kill(self._of(worker), timeout_s=30)
         worker.process.wait()
 
-    def kill_executor(self, number: int) -> bool:
-        """SIGKILL to an executor of a worker, and to its Python; returns whether there was one."""
-        executors = [each for each in self._of(self.workers[number]) if _EXECUTOR in _words(each)]
-        for each in executors[:1]:
+    def kill_executor(self, number: int) -> None:
+        """SIGKILL to an executor of a worker, and to its Python, as soon as there is one."""
+
+        def there() -> list[psutil.Process]:
+            return [each for each in self._of(self.workers[number]) if _EXECUTOR in _words(each)]
+
+        self._until(lambda: bool(there()), f"worker {number} has no executor")
+        for each in there()[:1]:
             processes.kill(processes.family(each), timeout_s=30)
             self.kills.append("executor")
-        return bool(executors)
 
     def kill_worker(self, number: int) -> None:
         """SIGKILL to a worker and all of its executors, as when a machine loses power; it starts again at once."""
