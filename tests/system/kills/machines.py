@@ -133,6 +133,10 @@ class Machines:
         """Whether a Python worker of an executor of this worker runs, as it does after its first task."""
         return any("pyspark" in _words(each) and "python" in each.name() for each in self._of(self.workers[number]))
 
+    def words(self) -> list[str]:
+        """What the command lines of all workers and their executors show."""
+        return [word for worker in self.workers.values() for each in self._of(worker) for word in _words(each).split()]
+
     def cpu_s(self) -> float:
         """CPU seconds of all workers and their executors; look often, and do not remove workers meanwhile."""
         for number, worker in self.workers.items():

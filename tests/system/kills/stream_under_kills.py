@@ -29,6 +29,7 @@ from deltaworks.spark.streaming import request_stop
 from deltaworks.testing.sample_data import SampleData, produce
 from jobs.recomputed.results import Comparison, Recomputation
 from tests.support.fault_hooks import HOOK, VARIABLE
+from tests.support.processes import words
 from tests.support.recorded_batches import StoreDifference, compare_stores
 
 _POLL_S = 0.02
@@ -194,6 +195,10 @@ class StreamUnderKills:
         """Until the stream is at work, and somewhere within a batch."""
         self._wait_for_batch()
         time.sleep(rng.uniform(0.0, 1.2))
+
+    def words(self) -> list[str]:
+        """What the command lines of the driver and of all below it show."""
+        return words(psutil.Process(self._driver.pid)) if self._driver is not None else []
 
     def inject(self, point: str, action: str) -> None:
         """A failure (`raise`) or a SIGKILL (`kill`) the next time that any process reaches the point."""
