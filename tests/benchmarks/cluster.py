@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measures, prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--job", default="wordcount")
+    parser.add_argument("--job", default="orders")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     load = (20_000, 5.0) if options.quick else (200_000, 20.0)
