@@ -131,8 +131,8 @@ def _spark(settings: Settings) -> Iterator[Finding]:
     from deltaworks.control import cluster
 
     yield Finding("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")
-    clusters = {name: found for name in _jobs(settings) if (found := cluster.of(settings, name)) is not None}
-    for each in {found.master: found for found in clusters.values()}.values():
+    found = (cluster.of(settings, name) for name in _jobs(settings))
+    for each in {each.master: each for each in found if each is not None}.values():
         each.require_answer()
         yield Finding("Spark cluster", "ok", f"{each.master} answers")
 

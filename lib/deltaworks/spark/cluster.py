@@ -15,7 +15,6 @@ import io
 import os
 import shlex
 import struct
-import sys
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,6 +31,7 @@ from deltaworks.control.cluster import Cluster
 from deltaworks.errors import TransientError
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
+from deltaworks.spark.forking import script
 
 CODE = "deltaworks-code"
 """The folder of the code, in the one that a JVM works in."""
@@ -125,19 +125,11 @@ class Executors:
         with tarfile.open(target, "w:gz", compresslevel=1, dereference=True) as archive:
             for name, path in self.code.items():
                 archive.add(path, name)
-            program = f'#!/bin/sh\nexec {shlex.quote(self.cluster.python)} "$@"\n'.encode()
+            program = script(self.cluster.python).encode()
             entry = tarfile.TarInfo("python")
             entry.size, entry.mode = len(program), 0o755
             archive.addfile(entry, io.BytesIO(program))
         return target
-
-
-def python_of_this_machine(folder: Path) -> str:
-    """Writes a program that becomes the Python of this process; returns its path."""
-    file = folder / "python"
-    file.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-    file.chmod(0o700)
-    return str(file) if os.access(file, os.X_OK) else sys.executable  # the disk may be mounted noexec
 
 
 def _reason(error: Py4JJavaError) -> str:

@@ -104,17 +104,26 @@ class ForkServer:
 
     def executable(self, folder: Path) -> str:
         """Writes the program that is started in place of Python into a folder; returns its path."""
-        file = folder / "python"
-        words = sys.executable, "-I", "-S", fork_client.__file__, sys.executable, self.name
-        file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-        file.chmod(0o700)
-        return str(file) if os.access(file, os.X_OK) else sys.executable  # the disk may be mounted noexec
+        return program(folder, sys.executable, "-I", "-S", fork_client.__file__, sys.executable, self.name)
 
     def close(self) -> None:
         """Ends it and what still runs below it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
+
+
+def script(*words: str) -> str:
+    """The text of a program that becomes a command, with its own arguments behind those of the command."""
+    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+
+
+def program(folder: Path, *words: str) -> str:
+    """Writes a program `python` that becomes a command; returns its path, or that of Python if none can be started."""
+    file = folder / "python"
+    file.write_text(script(*words))
+    file.chmod(0o700)
+    return str(file) if os.access(file, os.X_OK) else sys.executable  # the disk may be mounted noexec
 
 
 @contextmanager

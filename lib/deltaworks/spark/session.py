@@ -21,7 +21,7 @@ from deltaworks.control.cluster import OF_A_CLUSTER
 from deltaworks.errors import ConfigurationError
 from deltaworks.spark import cluster
 from deltaworks.spark.cluster import Executors
-from deltaworks.spark.forking import ForkServer
+from deltaworks.spark.forking import ForkServer, program
 
 _STREAMING = "spark.sql.streaming"
 _CHECKSUM = "spark.sql.shuffle.orderIndependentChecksum"
@@ -104,7 +104,7 @@ def build(
     folder.mkdir(parents=True, exist_ok=True)
     python = sys.executable if forks is None else forks.executable(folder)
     if executors is not None:
-        python = cluster.python_of_this_machine(folder) if forks is None else python
+        python = program(folder, sys.executable) if forks is None else python
         if python == sys.executable:
             raise ConfigurationError(
                 f"No program can be started in {folder}.", hint="is its disk mounted noexec? DELTAWORKS_HOME=<another>"

@@ -243,7 +243,7 @@ class _Rows(DataSourceStreamReader):
         yield from partition.value
 
 
-class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class KafkaRangesReader(_Rows, SupportsTriggerAvailableNow):
     """Planner of one query; lives in a Python process beside the driver."""
 
     def __init__(self, config: SourceConfig) -> None:
@@ -484,9 +484,6 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for task, route in enumerate(stage.routes):
                 told = {name: page_index.files_for(self._tables / name, task) for name in stage.tables}
                 yield Row(route, stage.stage, task, messages.TOLD, messages.packed(told), header)
-
-    def read(self, partition: InputPartition) -> Iterator[Row]:
-        return _Rows().read(partition)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Tasks get one that only reads: they may be elsewhere, where neither files nor the intents are."""

@@ -39,6 +39,7 @@ PARTS = ("jobs", "elastic", "host")
 VICTIMS = ("executor", "executor", "executor", "worker", "driver", "jvm", "store", "master", "executor")
 RATE = 60.0
 _KILLS_AT_LEAST = 60
+_TASK_S = 120.0
 
 
 def on_cluster(settings: Settings, cluster: Machines, folder: Path, *, cores: int = 4) -> Settings:
@@ -99,7 +100,7 @@ class _Check:
                 stream.at_work(self._rng)
                 for number in (1, 2):
                     cluster.add_worker(number)
-                    stream.until(lambda number=number: cluster.has_run(number), "a new worker gets no task")  # type: ignore[misc]
+                    stream.until(lambda number=number: cluster.has_run(number), _TASK_S, "a new worker gets no task")  # type: ignore[misc]
                     print(f"worker {number} runs tasks; {cluster.executors()} executors", flush=True)
                 for number in (0, 1):
                     cluster.remove_worker(number)

@@ -34,6 +34,7 @@ from deltaworks import processes
 from deltaworks.stack import ports
 from tests.benchmarks.measure import CpuClock
 from tests.support.fault_hooks import VARIABLE
+from tests.support.processes import words
 
 _USERS = ("games", "news", "backup", "proxy")
 """Every Debian has them, and nothing of them runs."""
@@ -135,7 +136,7 @@ class Machines:
 
     def words(self) -> list[str]:
         """What the command lines of all workers and their executors show."""
-        return [word for worker in self.workers.values() for each in self._of(worker) for word in _words(each).split()]
+        return [word for worker in self.workers.values() for word in words(psutil.Process(worker.process.pid))]
 
     def cpu_s(self) -> float:
         """CPU seconds of all workers and their executors; look often, and do not remove workers meanwhile."""

@@ -214,7 +214,7 @@ class StreamUnderKills:
     def await_order(self, point: str) -> None:
         """Until an order has been carried out."""
         done = self._faults / "done" / point
-        self._until(done.exists, _POINT_S, f"nobody reached {point}")
+        self.until(done.exists, _POINT_S, f"nobody reached {point}")
         action = done.read_text()
         done.unlink()
         self.outcome.injected.append(point)
@@ -241,10 +241,6 @@ class StreamUnderKills:
         """The executor's disk is gone; only between two runs."""
         shutil.rmtree(self.settings.pipeline(self._job) / "local")
 
-    def until(self, fact: Callable[[], bool], otherwise: str) -> None:
-        """Polls for a fact; shows the end of the log if it does not come."""
-        self._until(fact, _POINT_S, otherwise)
-
     def _wait_for_batch(self) -> None:
         """Until a driver has finished a batch since now, so that the kill hits a stream and not its start."""
         path, begun = self.settings.pipeline(self._job) / "heartbeat.json", time.time()
@@ -257,7 +253,7 @@ class StreamUnderKills:
                 and beat.state == "running" and beat.batch_id is not None and beat.at > begun
             )  # fmt: skip
 
-        self._until(at_work, _START_S, "the stream does not run")
+        self.until(at_work, _START_S, "the stream does not run")
 
     def _victims(self, victim: str) -> Sequence[psutil.Process]:
         tree = self._tree()
@@ -287,7 +283,8 @@ class StreamUnderKills:
         last = max((_last_line(trace) for trace in traces), default="0 before the first batch")
         return last.split(" ", 1)[1].split(":")[0]
 
-    def _until(self, fact: Callable[[], bool], seconds: float, otherwise: str) -> None:
+    def until(self, fact: Callable[[], bool], seconds: float, otherwise: str) -> None:
+        """Polls for a fact; shows the end of the log if it does not come."""
         deadline = time.monotonic() + seconds
         while not fact():
             if time.monotonic() > deadline:
