@@ -55,8 +55,8 @@ soak: .venv/.complete ## Streams with all operators under random faults of every
 	$(BIN)/python -u -m tests.system.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds "$(KINDS)") $(if $(WITHOUT),--without "$(WITHOUT)")
 
 .PHONY: check-cluster
-check-cluster: .venv/.complete ## All jobs on a Spark cluster with everything on S3, under SIGKILLs; workers that come and go; another host: [PARTS="jobs elastic host"]
-	$(BIN)/python -u -m tests.system.kills.cluster $(PARTS)
+check-cluster: .venv/.complete ## All jobs on a Spark cluster with everything on S3, under SIGKILLs; elastic workers, another host, cut-offs, safeguards taken away: [PARTS="jobs cuts"]
+	$(BIN)/python -u -m tests.system.kills.check_cluster $(PARTS)
 
 .PHONY: check-brokers
 check-brokers: .venv/.complete ## The running orders pipeline on three secured brokers, each killed in turn, and the stream too

@@ -92,6 +92,12 @@ _REFERENCE_KINDS = frozenset({"env", "file", "command", "airflow"})
 _FIELD = r"^(password|login|host|port|schema|url|extra\..+)$"
 _HANDED_ON = "DELTAWORKS_CONNECTION_"
 """Prefix of variables with what connections of Airflow say."""
+_PEM = {
+    "ssl.ca.location": "ssl.ca.pem",
+    "ssl.certificate.location": "ssl.certificate.pem",
+    "ssl.key.location": "ssl.key.pem",
+}
+"""Settings of Kafka's clients that name a file, and those that hold what is in it."""
 _ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 _COMMAND_S = 30
 Kind: TypeAlias = Literal["kafka", "spark", "retention", "s3"]
@@ -283,15 +289,19 @@ class Values:
         return replace(self, tables=tables)
 
     def followed(self) -> Values:
-        """These values, with references in settings of libraries replaced by the secrets.
+        """These values, with references in settings of libraries replaced by the secrets, and settings that name a
+        certificate or a key of Kafka's clients by those that hold it.
+
+        A file that cannot be read here is left to who has it at that path.
 
         Raises:
             ConfigurationError: a secret is not there.
         """
-        tables = {
-            table: {name: each.read() if isinstance(each, Reference) else each for name, each in of.items()}
-            for table, of in self.tables.items()
-        }
+        tables: dict[Table, dict[str, str | Reference]] = {}
+        for table, of in self.tables.items():
+            tables[table] = {name: each.read() if isinstance(each, Reference) else each for name, each in of.items()}
+            if table[0] == "kafka":
+                tables[table] = dict(_with_its_file(name, str(each)) for name, each in tables[table].items())
         return replace(self, tables=tables)
 
     def origin(self, name: str) -> str | None:
@@ -307,6 +317,15 @@ class Values:
     def is_reference(self, name: str) -> bool:
         """Whether the value was read from where the file refers to."""
         return not self.variables.get(name) and name in self.of_file and self.of_file[name].reference is not None
+
+
+def _with_its_file(name: str, value: str) -> tuple[str, str]:
+    """A setting of Kafka's clients; what is in the file that it names, if there is a setting for that."""
+    held = _PEM.get(name)
+    if held is not None:
+        with contextlib.suppress(OSError, UnicodeDecodeError):  # a folder, say, or a word that means something
+            return held, Path(value).read_text(encoding="utf-8")
+    return name, value
 
 
 def read(project: Path, variables: Mapping[str, str]) -> Values:

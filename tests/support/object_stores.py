@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -97,6 +97,8 @@ class Faults:
         planned: what happens to the next requests of a method, in this order; then they pass.
         requests: the methods of all requests so far.
         between: called once, after the next request that is lost or fails after all has had its effect.
+        done: what has happened so far.
+        by_chance: says what happens to a request of a method for which nothing is planned; None: nothing.
     """
 
     def __init__(self, endpoint: str, certificate: Path | None = None) -> None:
@@ -104,6 +106,8 @@ class Faults:
         self.planned: dict[str, deque[Fault]] = {}
         self.requests: list[str] = []
         self.between: Callable[[], None] | None = None
+        self.done: Counter[Fault] = Counter()
+        self.by_chance: Callable[[str], Fault | None] = lambda method: None
         faults = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -143,12 +147,11 @@ class Faults:
     def _pass(self, handler: BaseHTTPRequestHandler) -> None:
         method = handler.command
         self.requests.append(method)
-        if handler.headers.get("Expect"):
-            handler.send_response_only(100)
-            handler.end_headers()
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         planned = self.planned.get(method)
-        fault = planned.popleft() if planned else None
+        fault = planned.popleft() if planned else self.by_chance(method)
+        if fault is not None:
+            self.done[fault] += 1
         if fault == "refused":
             handler.close_connection = True
             return

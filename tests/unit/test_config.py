@@ -364,6 +364,29 @@ def test_settings_without_references_have_the_secrets_of_kafka_and_the_store(
     assert isinstance(found.cluster.settings["sasl.password"], config.Reference), "the others are as they were"
 
 
+def test_settings_without_references_hold_the_certificates_and_keys_of_kafka_that_are_here(tmp_path: Path) -> None:
+    text = (
+        "[kafka]\n'ssl.ca.location' = '{0}/ca.pem'\n'ssl.key.location' = '{0}/key.pem'\n"
+        "'ssl.certificate.location' = '/of/the/workers.pem'\n'ssl.keystore.location' = '{0}/key.pem'\n"
+        "[pipelines.payments.kafka]\n'ssl.ca.location' = '{0}'\n'ssl.key.location' = '{0}/payments.pem'\n"
+    )
+    for name in ("ca", "key", "payments"):
+        (tmp_path / f"{name}.pem").write_text(f"the {name}")
+    found = settings(tmp_path, text.format(tmp_path))
+
+    known = found.without_references()
+    for name in ("ca", "key", "payments"):
+        (tmp_path / f"{name}.pem").unlink()
+
+    others, payments = (known.cluster_of(name).client({}) for name in ("others", "payments"))
+    assert others["ssl.ca.pem"] == "the ca" and others["ssl.key.pem"] == "the key"
+    assert not {"ssl.ca.location", "ssl.key.location"} & others.keys()
+    assert others["ssl.certificate.location"] == "/of/the/workers.pem", "perhaps the workers have it"
+    assert others["ssl.keystore.location"] == f"{tmp_path}/key.pem", "there is no setting that holds it"
+    assert payments["ssl.key.pem"] == "the payments" and payments["ssl.ca.location"] == str(tmp_path)
+    assert found.cluster.settings["ssl.ca.location"] == f"{tmp_path}/ca.pem", "the others are as they were"
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_is_shown_of_the_settings_of_spark_has_no_secret(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool

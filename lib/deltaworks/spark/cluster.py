@@ -79,6 +79,7 @@ class Executors:
             "spark.executorEnv.MALLOC_ARENA_MAX": "2",
             "spark.executorEnv.PYTHONSAFEPATH": "1",
             "spark.shuffle.readHostLocalDisk": "false",  # executors of one machine may be of different users
+            "spark.shuffle.io.retryWait": "500ms",  # not 5 s: rows of an executor that is gone are made again at once
             "spark.locality.wait": "200ms",  # for the executor with the store of a task; then another one makes its own
         }
         return {

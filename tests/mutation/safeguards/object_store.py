@@ -33,7 +33,7 @@ def _first_page_taken_for_all(patch: Patch) -> None:
     original = S3Bucket._pages
 
     def pages(self, prefix, **more):  # type: ignore[no-untyped-def]
-        yield next(original(self, prefix, **more))
+        yield next(original(self, prefix, **{"MaxKeys": 10, **more}))
 
     patch(S3Bucket, "_pages", pages)
 

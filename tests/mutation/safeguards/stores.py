@@ -53,6 +53,12 @@ def _nonce_not_compared(patch: Patch) -> None:
     patch(recovery, "same_version", lambda local, committed: local.number == committed.number)
 
 
+def _version_not_compared(patch: Patch) -> None:
+    from deltaworks.runtime.state import recovery
+
+    patch(recovery, "same_version", lambda local, committed: local != recovery.EMPTY)
+
+
 def _version_not_required(patch: Patch) -> None:
     from deltaworks.runtime.state import local_store
 
@@ -127,6 +133,11 @@ MUTATIONS: dict[str, Mutation] = {
     "nonce not compared": Mutation(
         Hole.LOCAL_STORE,
         _nonce_not_compared,
+        ("tests/unit/runtime/state/test_recovery.py::test_an_equal_version_with_another_nonce_is_not_trusted",),
+    ),
+    "version of a local store not compared": Mutation(
+        Hole.LOCAL_STORE,
+        _version_not_compared,
         ("tests/unit/runtime/state/test_recovery.py::test_an_equal_version_with_another_nonce_is_not_trusted",),
     ),
     "boot id ignored": Mutation(

@@ -1,55 +1,82 @@
-"""Streams on a Spark cluster with everything on S3, under SIGKILLs: `make check-cluster [PARTS="jobs elastic host"]`.
+"""A stream on a Spark cluster with everything on S3 and three secured brokers, and what kills and compares it.
 
-- `jobs`: every job of `jobs/` that has sample data, one after the other, while executors, whole workers, the master,
-  the driver, its JVM and the store are killed at random;
-- `elastic`: workers are added and taken away under load;
-- `host`: a driver is cut off with all below it, and another home takes the stream over, as another machine would.
-
-In the end each stream goes on without a cluster, with its state from the store, and everything is compared with its
-recomputation: tables, topics under `read_committed`, stores, rebuilt stores.
+The parts of `make check-cluster` (`check_cluster`) and the test of CI use it. In the end a stream goes on without the
+cluster, with its state from the store, and everything is compared with its recomputation: tables, topics under
+`read_committed`, stores, rebuilt stores.
 """
 
 from __future__ import annotations
 
 import random
 import shutil
-import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from deltaworks import exits
+from deltaworks.config import FILE, Reference
 from deltaworks.control import jobs
 from deltaworks.control.topics import all_topics, prepare
 from deltaworks.kafka import admin
 from deltaworks.kafka.control_topic import control_topic
-from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
-from deltaworks.stack.lifecycle import down, up
+from deltaworks.stack.secured_kafka import NODES
+from tests.support.object_stores import Faults
+from tests.system.kills.brokers_under_kills import Brokers
 from tests.system.kills.machines import Machines, machines
-from tests.system.kills.store_under_kills import StoreUnderKills, share_keys, stored
+from tests.system.kills.store_under_kills import StoreUnderKills, stored
 from tests.system.kills.stream_under_kills import Outcome, StreamUnderKills, print_outcome
-from tests.system.sample_data import flowing
 
-PARTS = ("jobs", "elastic", "host")
 VICTIMS = ("executor", "executor", "executor", "worker", "driver", "jvm", "store", "master", "executor")
 RATE = 60.0
-_KILLS_AT_LEAST = 60
-_TASK_S = 120.0
+_ALONE = "alone.toml"
+"""The settings of the project without the cluster."""
 
 
-def on_cluster(settings: Settings, cluster: Machines, folder: Path, *, cores: int = 4) -> Settings:
-    """Settings of a project, made in a new folder, whose streams run there, on so many cores at most."""
+_Table = Mapping[str, str | Reference]
+
+
+def on_cluster(
+    settings: Settings,
+    cluster: Machines,
+    folder: Path,
+    *,
+    cores: int = 4,
+    spark: _Table | None = None,
+    s3: _Table | None = None,
+) -> Settings:
+    """Settings of a project, made in a new folder, whose streams run there.
+
+    Args:
+        settings: of the home; those of Kafka's clients and of the store are the project's, too.
+        cluster: where tasks run.
+        folder: of the project.
+        cores: so many at most.
+        spark: further settings of Spark.
+        s3: what differs in those of the store.
+    """
     shutil.copytree(settings.project / "jobs", folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "deltaworks.toml").write_text(cluster.table())
+    tables = {"kafka": settings.values.table("kafka"), "s3": {**settings.values.table("s3"), **(s3 or {})}}
+    text = [line for name, table in tables.items() for line in (f"[{name}]\n", *_lines(table))]
+    (folder / _ALONE).write_text("".join(text))
+    (folder / FILE).write_text("".join([cluster.table(), *_lines(spark or {}), *text]))
     secret = folder / "secret"
     secret.touch(mode=0o600)
     secret.write_text(cluster.secret)
     return replace(settings, project=folder, cores=cores)
+
+
+def _lines(table: _Table) -> list[str]:
+    return [f'"{name}" = {_toml(value)}\n' for name, value in table.items()]
+
+
+def _toml(value: str | Reference) -> str:
+    if isinstance(value, str):
+        return value if value in ("true", "false") else f'"{value}"'
+    assert value.file is not None
+    return f'{{ file = "{Path(value.folder, value.file)}" }}'
 
 
 def kill(victim: str, stream: StreamUnderKills, cluster: Machines, store: StoreUnderKills, rng: random.Random) -> None:
@@ -69,107 +96,114 @@ def kill(victim: str, stream: StreamUnderKills, cluster: Machines, store: StoreU
             cluster.kill_executor(rng.choice(list(cluster.workers)))
 
 
-def check_alone(stream: StreamUnderKills, settings: Settings) -> Outcome:
+def check_alone(stream: StreamUnderKills) -> Outcome:
     """The comparisons, after the stream has gone on without the cluster."""
-    stream.settings = replace(stream.settings, project=settings.project, cores=2)
+    project = stream.settings.project
+    (project / _ALONE).replace(project / FILE)
+    stream.settings = replace(stream.settings, cores=2)
     return stream.check()
 
 
-class _Check:
-    """All parts, and what was killed."""
+@dataclass
+class Stage:
+    """What one stream of a check runs on."""
 
-    def __init__(self, settings: Settings, work: Path, seed: int) -> None:
-        self._settings, self._work, self._rng = settings, work, random.Random(seed)
-        self.kills: Counter[str] = Counter()
-        self.wrong: list[str] = []
+    cluster: Machines
+    store: StoreUnderKills
+    settings: Settings
+    """Of a project that uses the cluster."""
+    proxy: Faults
+    """Before the store."""
 
-    def jobs(self) -> None:
-        for name in jobs.names_with(self._settings, "sample_data"):
-            with self._cluster(name) as (cluster, store, settings):
-                stream = StreamUnderKills(settings, cluster.folder, job=name)
-                with flowing(self._settings, RATE, job=name), stream.running():
-                    for victim in self._rng.sample(VICTIMS, len(VICTIMS)):
-                        kill(victim, stream, cluster, store, self._rng)
-                store.await_back()
-                self._judge(name, check_alone(stream, store.settings), cluster, store)
 
-    def elastic(self) -> None:
-        with self._cluster("orders", workers=1, cores=6) as (cluster, store, settings):
-            stream = StreamUnderKills(settings, cluster.folder)
-            with flowing(self._settings, RATE), stream.running():
-                stream.at_work(self._rng)
-                for number in (1, 2):
-                    cluster.add_worker(number)
-                    stream.until(lambda number=number: cluster.has_run(number), _TASK_S, "a new worker gets no task")  # type: ignore[misc]
-                    print(f"worker {number} runs tasks; {cluster.executors()} executors", flush=True)
-                for number in (0, 1):
-                    cluster.remove_worker(number)
-                    stream.at_work(self._rng)
-                    print(f"worker {number} is gone; {cluster.executors()} executors", flush=True)
-                cluster.add_worker(0)
-                stream.at_work(self._rng)
-            self._judge("elastic", check_alone(stream, store.settings), cluster, store)
+@dataclass
+class Check:
+    """What all parts of a check share: the brokers, what was killed, what was wrong."""
 
-    def host(self) -> None:
-        with self._cluster("orders", cores=2) as (cluster, store, here):  # two drivers have room
-            there = replace(here, home=self._work / "there")
-            share_keys(here, there)
-            first = StreamUnderKills(here, cluster.folder)
-            second = StreamUnderKills(there, cluster.folder)
-            with flowing(self._settings, RATE):
-                with first.cut_off() as old, second.running():
-                    for victim in ("executor", "driver", "worker"):
-                        kill(victim, second, cluster, store, self._rng)
-                if (code := old.wait(timeout=240)) != exits.LEASE:
-                    self.wrong.append(f"host: the driver that was cut off ended with {code}")
-            store.await_back()
-            self._judge("host", check_alone(second, store.settings), cluster, store)
+    settings: Settings
+    work: Path
+    rng: random.Random
+    kills: Counter[str] = field(default_factory=Counter)
+    of_jobs: dict[str, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.brokers = Brokers(self.settings)
 
     @contextmanager
-    def _cluster(
-        self, name: str, *, workers: int = 2, cores: int = 4
-    ) -> Iterator[tuple[Machines, StoreUnderKills, Settings]]:
-        """A cluster, a store and a project for one job, in a home of its own."""
+    def stage(
+        self,
+        name: str,
+        *,
+        workers: int = 2,
+        cores: int = 4,
+        spark: _Table | None = None,
+        proxied: bool = False,
+        job: str = "orders",
+    ) -> Iterator[Stage]:
+        """A cluster, a store and a project for one job, in a home of its own.
+
+        Args:
+            name: what is checked.
+            workers: how many.
+            cores: so many tasks run at once at most.
+            spark: further settings of Spark.
+            proxied: the stream reaches the store through a proxy that can lose answers.
+            job: the pipeline.
+        """
         begun = time.monotonic()
-        settings = replace(self._settings, home=self._work / f"{name}-{time.monotonic_ns()}")
-        pipeline = jobs.load(settings, name)
+        settings = replace(self.settings, home=self.work / f"{name}-{time.monotonic_ns()}")
+        pipeline = jobs.load(settings, job)
         plan = pipeline.plan()
         prepare(settings.cluster, pipeline, plan, begun=False)
-        with machines(workers) as cluster, stored(settings, everything=True) as store:
-            project = self._work / f"project-{time.monotonic_ns()}"
-            yield cluster, store, on_cluster(store.settings, cluster, project, cores=cores)
-        admin.delete_topics(settings.cluster, [*all_topics(pipeline, plan), control_topic(name)])
+        try:
+            with ExitStack() as opened:
+                cluster = opened.enter_context(machines(workers))
+                store = opened.enter_context(stored(settings, everything=True))
+                proxy = opened.enter_context(Faults(endpoint_of(store.settings)))
+                project = self.work / f"project-{time.monotonic_ns()}"
+                own = on_cluster(
+                    store.settings, cluster, project, cores=cores, spark=spark,
+                    s3={"endpoint": proxy.endpoint} if proxied else None,
+                )  # fmt: skip
+                yield Stage(cluster, store, own, proxy)
+        finally:
+            admin.delete_topics(settings.cluster, [*all_topics(pipeline, plan), control_topic(job)])
         print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
 
-    def _judge(self, name: str, outcome: Outcome, cluster: Machines, store: StoreUnderKills) -> None:
-        kills = [*cluster.kills, *(victim for victim, _ in outcome.kills), *("store" for _ in store.kills)]
-        self.kills.update(kills)
+    def kill(self, victim: str, stream: StreamUnderKills, stage: Stage) -> None:
+        """SIGKILL to a broker, or to one of `VICTIMS`, somewhere within a batch of a stream that is at work."""
+        if victim == "broker":
+            stream.at_work(self.rng)
+            self.brokers.kill(self.rng.choice(NODES))
+        else:
+            kill(victim, stream, stage.cluster, stage.store, self.rng)
+
+    def judge(self, name: str, stream: StreamUnderKills, stage: Stage, mutation: str | None = None) -> bool:
+        """Compares everything, prints what was found and what was killed; whether all of it is exact.
+
+        Args:
+            name: what was checked.
+            stream: of the stage; all of its safeguards are back from now on.
+            stage: where it ran.
+            mutation: what was taken away; then nothing of this counts for the check.
+        """
+        self.brokers.await_all()
+        stage.store.await_back()
+        stream.lift_mutation()
+        outcome = check_alone(stream)
+        kills = [*stage.cluster.kills, *(victim for victim, _ in outcome.kills), *("store" for _ in stage.store.kills)]
+        kills += ["broker"] * (len(self.brokers.kills) - self.kills["broker"])
         print(f"\n{name}: {len(kills)} SIGKILLs, {outcome.starts} starts of the driver")
         print_outcome(outcome)
-        if not outcome.exact:
-            self.wrong.append(name)
+        if mutation is None:
+            self.kills.update(kills)
+            self.of_jobs[name] = len(kills)
+            if not outcome.exact:
+                self.wrong.append(name)
+        return outcome.exact
 
 
-def main(parts: Sequence[str]) -> int:
-    if unknown := set(parts) - set(PARTS):
-        print(f"There is no part {', '.join(sorted(unknown))}; parts: {', '.join(PARTS)}")
-        return 2
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="deltaworks-on-cluster-") as folder:
-        settings = own_settings(Path(folder) / "home")
-        up(settings, print, only=("kafka",), tethered=True)
-        try:
-            check = _Check(settings, Path(folder), seed=1)
-            for part in parts:
-                getattr(check, part)()
-        finally:
-            down(settings)
-    kinds = ", ".join(f"{kind} {count}" for kind, count in check.kills.most_common())
-    print(f"\n{check.kills.total()} SIGKILLs in {time.monotonic() - begun:.0f} s: {kinds}")
-    enough = check.kills.total() >= _KILLS_AT_LEAST or set(parts) != set(PARTS)
-    print("EXACT" if not check.wrong and enough else f"NOT EXACT: {check.wrong}" if check.wrong else "TOO FEW KILLS")
-    return 0 if not check.wrong and enough else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or PARTS))
+def endpoint_of(settings: Settings) -> str:
+    """Where the store of a home answers."""
+    return str(settings.values.table("s3")["endpoint"])

@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import pwd
+import random
 import secrets
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ import tempfile
 import time
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,17 +85,23 @@ class Machines:
         recovery = self._private(self.folder / "master", None)
         options = {"spark.deploy.recoveryMode": "FILESYSTEM", "spark.deploy.recoveryDirectory": str(recovery)}
         self._master = self._spark(
-            None, recovery, "master.Master", "--port", str(self.port), "--webui-port", str(self._page), **options
+            None, recovery, "master.Master", "--port", str(self.port), "--webui-port", str(self._page), options=options
         )
         self._until(lambda: self._state().get("status") == "ALIVE", "the master is not ready")
 
-    def add_worker(self, number: int) -> None:
-        """Starts a worker, and waits until the master knows it."""
+    def add_worker(self, number: int, environment: Mapping[str, str] | None = None) -> None:
+        """Starts a worker, and waits until the master knows it.
+
+        Args:
+            number: of the worker; each has a user of its own.
+            environment: further variables, which its executors get, too.
+        """
         user = _USERS[number] if os.geteuid() == 0 else None
         folder, port = self._private(self.folder / f"worker-{number}", user), ports.free_ports(1)[0]
         process = self._spark(
             user, folder, "worker.Worker",
             "--port", str(port), "--webui-port", "0", "-c", str(self.cores), "-m", "3g", self.master,
+            environment=environment,
         )  # fmt: skip
         self.workers[number] = Worker(number, user, folder, port, process)
         self._until(lambda: port in self._alive(), f"worker {number} is not ready")
@@ -107,12 +114,19 @@ class Machines:
 
     def kill_executor(self, number: int) -> None:
         """SIGKILL to an executor of a worker, and to its Python, as soon as there is one."""
+        self._until(lambda: bool(self._executors(number)), f"worker {number} has no executor")
+        self._kill(self._executors(number)[:1])
 
-        def there() -> list[psutil.Process]:
-            return [each for each in self._of(self.workers[number]) if _EXECUTOR in _words(each)]
+    def kill_any_executor(self, rng: random.Random) -> None:
+        """SIGKILL to one of all executors, if there is one."""
+        there = [each for number in list(self.workers) for each in self._executors(number)]
+        self._kill(rng.sample(there, min(1, len(there))))
 
-        self._until(lambda: bool(there()), f"worker {number} has no executor")
-        for each in there()[:1]:
+    def _executors(self, number: int) -> list[psutil.Process]:
+        return [each for each in self._of(self.workers[number]) if _EXECUTOR in _words(each)]
+
+    def _kill(self, executors: Sequence[psutil.Process]) -> None:
+        for each in executors:
             processes.kill(processes.family(each), timeout_s=30)
             self.kills.append("executor")
 
@@ -146,7 +160,7 @@ class Machines:
 
     def executors(self) -> int:
         """How many run."""
-        return sum(_EXECUTOR in _words(each) for worker in self.workers.values() for each in self._of(worker))
+        return sum(len(self._executors(number)) for number in self.workers)
 
     def stop(self) -> None:
         for number in list(self.workers):
@@ -178,15 +192,21 @@ class Machines:
         return {}
 
     def _spark(
-        self, user: str | None, folder: Path, name: str, *arguments: str, **options: str
+        self,
+        user: str | None,
+        folder: Path,
+        name: str,
+        *arguments: str,
+        options: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
         """Starts a process of Spark as a user, in a folder, with nothing of the environment of the tests."""
         home = self.python / "lib" / f"python3.{sys.version_info.minor}" / "site-packages" / "pyspark"
-        settings = {"spark.authenticate": "true", "spark.authenticate.secret": self.secret, **options}
+        settings = {"spark.authenticate": "true", "spark.authenticate.secret": self.secret, **(options or {})}
         file = folder / "spark.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         file.chmod(0o600)
-        environment = {
+        variables = {
             "PATH": "/usr/bin:/bin",
             "HOME": str(folder),
             "TMPDIR": str(folder),
@@ -197,6 +217,7 @@ class Machines:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "192m",
             "SPARK_DAEMON_JAVA_OPTS": f"-XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={folder}",
+            **(environment or {}),
         }
         if user is not None:
             shutil.chown(file, user)
@@ -206,7 +227,7 @@ class Machines:
                     home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}",
                     "--host", "127.0.0.1", "--properties-file", file, *arguments,
                 ],
-                env={name: value for name, value in environment.items() if value}, cwd=folder,
+                env={name: value for name, value in variables.items() if value}, cwd=folder,
                 stdout=log, stderr=log, start_new_session=True,
                 user=user, group=None if user is None else pwd.getpwnam(user).pw_gid,
                 extra_groups=None if user is None else [], umask=0o077,

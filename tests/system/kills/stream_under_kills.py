@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -21,8 +21,10 @@ from pathlib import Path
 
 import psutil
 
-from deltaworks.control import batches, heartbeat, jobs
+from deltaworks.control import batches, fence, heartbeat, jobs
+from deltaworks.control.model import DeployOptions
 from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.registry import Registry
 from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
@@ -86,6 +88,8 @@ class StreamUnderKills:
         *,
         mutation: str | None = None,
         job: str = "orders",
+        environment: Mapping[str, str] | None = None,
+        registered: bool = False,
     ) -> None:
         """
         Args:
@@ -94,8 +98,10 @@ class StreamUnderKills:
             report: receives a line per event.
             mutation: the name of one of `tests.mutation.MUTATIONS`.
             job: the name of the pipeline.
+            environment: further variables of the driver and of all below it.
+            registered: each driver is a generation of the registry, which it tells what it does.
         """
-        self._job = job
+        self._job, self._environment, self._registered = job, environment or {}, registered
         self.settings = replace(settings, fault_hook=HOOK)
         self.outcome = Outcome()
         self._faults = work / "faults"
@@ -124,6 +130,10 @@ class StreamUnderKills:
             supervisor.join(timeout=_START_S)
             self._end()
 
+    def lift_mutation(self) -> None:
+        """Processes that start from now on have all safeguards."""
+        (self._faults / "mutation").unlink(missing_ok=True)
+
     def catch_up(self) -> None:
         """Runs the pipeline to the end of the topics, without faults."""
         for _ in range(3):
@@ -131,6 +141,20 @@ class StreamUnderKills:
                 self._note_totals()
                 return
         raise AssertionError(f"the pipeline does not catch up:\n{self._tail()}")
+
+    @contextmanager
+    def alone(self) -> Iterator[subprocess.Popen[bytes]]:
+        """A driver that runs, at work, and is not started again when it ends."""
+        driver = self._start()
+        self._wait_for_batch()
+        try:
+            yield driver
+        finally:
+            self._end()
+
+    def batches(self) -> int:
+        """How many are recorded as committed."""
+        return sum(1 for _ in batches.read(PipelinePaths.of(self.settings, self._job).batches))
 
     def _supervise(self) -> None:
         while self._wanted.is_set():
@@ -151,14 +175,29 @@ class StreamUnderKills:
             "DELTAWORKS_TABLES": self.settings.tables_address or "",
             "DELTAWORKS_STORAGE": self.settings.storage_address or "",
             "PYTHONPATH": self.settings.joined_python_path,
+            "DELTAWORKS_CONTROL_URL": self.settings.control_url or "",
             VARIABLE: str(self._faults),
+            **self._environment,
         }
+        if self._registered:
+            options = (*options, "--generation", str(self._next_generation()))
         with self._log.open("ab") as log:
             self._driver = subprocess.Popen(
                 [sys.executable, "-m", "deltaworks.cli", "run", self._job, *options],
                 env=environment, cwd=self.settings.project, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         return self._driver
+
+    def _next_generation(self) -> int:
+        above = fence.read(PipelinePaths.of(self.settings, self._job).fence)
+        return (
+            Registry.of(self.settings)
+            .allocate(
+                self._job, DeployOptions(), above=above, request_id=None, requested_by="tests", log=str(self._log),
+                healing=self.outcome.starts > 1,
+            )
+            .generation
+        )  # fmt: skip
 
     def _end(self) -> None:
         if self._driver is not None and self._driver.poll() is None:
@@ -236,6 +275,20 @@ class StreamUnderKills:
             for process in tree:
                 with suppress(psutil.NoSuchProcess):
                     process.resume()
+
+    @contextmanager
+    def held_at(self, point: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A driver that runs, and waits where it or a task reaches a point, until the end of the block."""
+        driver = self._start()
+        self._wait_for_batch()
+        self.order(point, "wait")
+        done = self._faults / "done" / point
+        self.until(done.exists, _POINT_S, f"nobody reached {point}")
+        self._report(f"held: driver (pid {driver.pid}) at {point}")
+        try:
+            yield driver
+        finally:
+            done.unlink()
 
     def lose_local_stores(self) -> None:
         """The executor's disk is gone; only between two runs."""

@@ -30,7 +30,7 @@ def test_a_stream_on_a_cluster_is_exact_after_kills_of_executors_workers_master_
             orders.at_work(rng)
             shown = [*orders.words(), *cluster.words()]
         store.await_back()
-        outcome = check_alone(orders, store.settings)
+        outcome = check_alone(orders)
     assert {*cluster.kills, *(victim for victim, _ in outcome.kills)} == {*VICTIMS} - {"store"}
     assert cluster.master in shown and not any(cluster.secret in word for word in shown)
     assert [comparison for comparison in outcome.comparisons if not comparison.equal] == []

@@ -19,22 +19,19 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tests.support import native
+
 SOURCE = Path(__file__).with_name("native") / "faulty_disk.c"
 WRITTEN_BACK_S = 120.0
 _PAGE = 4096
 _PATHS_OF = {"C": 1, "L": 1, "U": 1, "K": 1, "R": 2}
 """Kind of an entry's line -> how many paths it names."""
-
-
-class NoCompilerError(Exception):
-    """The soak needs a C compiler."""
 
 
 @dataclass(frozen=True)
@@ -179,13 +176,7 @@ class Disk:
         Raises:
             NoCompilerError: there is none, or it does not compile.
         """
-        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        if compiler is None:
-            raise NoCompilerError("the soak builds a library in C: install a compiler (apt-get install gcc libc6-dev)")
-        command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(self.library), str(SOURCE), "-ldl"]
-        built = subprocess.run(command, capture_output=True, text=True, check=False)
-        if built.returncode:
-            raise NoCompilerError(f"{' '.join(command)}:\n{built.stderr}")
+        native.build(SOURCE, self.library)
 
     def environment(self, *, journal: bool = True) -> Mapping[str, str]:
         """Of a process that shall write to this disk."""

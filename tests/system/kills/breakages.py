@@ -1,0 +1,137 @@
+"""Safeguards of a stream on a cluster that are taken away, one at a time: the checks must turn red.
+
+A check that stays green although its safeguard is gone would be worth nothing. Checks that no other part of
+`make check-cluster` runs have to be green first, with all safeguards.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from deltaworks import exits
+from tests.support.object_stores import Fault
+from tests.system.kills.cluster import RATE, Check
+from tests.system.kills.store_under_kills import share_keys
+from tests.system.kills.stream_under_kills import StreamUnderKills
+from tests.system.sample_data import flowing
+
+_MOVED_S = 120.0
+_LOSSES: tuple[tuple[Fault, float], ...] = (
+    ("answer lost", 0.03),
+    ("failed after all", 0.03),
+    ("refused", 0.02),
+    ("slow down", 0.02),
+    ("cut off", 0.02),
+)
+"""What happens to a request to the store, and how often."""
+_ONCE, _AND_CATCHES_UP = 1, 2
+_HELD_AT = "delta.before_commit:order_counts"
+
+Scenario = Callable[[Check, str | None], bool]
+"""Runs the stream with a mutation, or with none; whether everything was as it should be."""
+
+
+def late(check: Check, mutation: str | None) -> bool:
+    """A driver waits before a commit, another home takes over and goes on, then the first one commits."""
+    with check.stage("late", cores=2) as stage:
+        there = replace(stage.settings, home=check.work / f"there-{time.monotonic_ns()}")
+        share_keys(stage.settings, there)
+        first, second = (
+            StreamUnderKills(settings, stage.cluster.folder, mutation=mutation) for settings in (stage.settings, there)
+        )
+        with flowing(check.settings, RATE):
+            with first.held_at(_HELD_AT) as old, second.running():
+                for _ in range(3):
+                    second.at_work(check.rng)
+            code = old.wait(timeout=240)
+        exact = check.judge("late", second, stage, mutation)
+        print(f"late: the driver that waited ended with {code}", flush=True)
+        return exact and code == exits.LEASE
+
+
+def lossy(check: Check, mutation: str | None) -> bool:
+    """Answers of the store are lost, late or wrong. Nobody needs to start the stream again for that."""
+    with check.stage("lossy", proxied=True) as stage:
+        rng, proxy = random.Random(1), stage.proxy
+        stream = StreamUnderKills(stage.settings, stage.cluster.folder, mutation=mutation)
+        with flowing(check.settings, RATE), stream.running():
+            stream.at_work(check.rng)
+            proxy.by_chance = lambda _: _lost(rng)
+            for _ in range(10):
+                stream.at_work(check.rng)
+            proxy.by_chance = lambda _: None
+        exact = check.judge("lossy", stream, stage, mutation)
+        print(f"lossy: {len(proxy.requests)} requests, {dict(proxy.done)}", flush=True)
+        return exact and stream.outcome.starts == _ONCE + _AND_CATCHES_UP and proxy.done.total() > 0
+
+
+def moved(check: Check, mutation: str | None) -> bool:
+    """Tasks leave an executor, and come back to the stores that they left there."""
+    with check.stage("moved", workers=1) as stage:
+        cluster = stage.cluster
+        stream = StreamUnderKills(stage.settings, cluster.folder, mutation=mutation)
+        with flowing(check.settings, RATE), stream.running():
+            stream.at_work(check.rng)
+            for _ in range(3):
+                cluster.add_worker(1)
+                stream.until(lambda: cluster.has_run(1), _MOVED_S, "a new worker gets no task")
+                for _ in range(3):
+                    stream.at_work(check.rng)
+                cluster.remove_worker(1)
+                stream.at_work(check.rng)
+        return check.judge("moved", stream, stage, mutation)
+
+
+def restarted(check: Check, mutation: str | None) -> bool:
+    """The driver is killed, and tasks fill their stores from the state in the store."""
+    with check.stage("restarted") as stage:
+        stream = StreamUnderKills(stage.settings, stage.cluster.folder, mutation=mutation)
+        with flowing(check.settings, RATE), stream.running():
+            for victim in ("driver", "executor", "driver"):
+                check.kill(victim, stream, stage)
+            stream.at_work(check.rng)
+        return check.judge("restarted", stream, stage, mutation)
+
+
+BREAKAGES: Sequence[tuple[str, Scenario]] = (
+    ("put-if-absent of an object store ignored", late),
+    ("generation of a driver not compared", late),
+    ("own refusal of an object store taken for a conflict", lossy),
+    ("content of an object not compared", lossy),
+    ("version of a local store not compared", moved),
+    ("a changelog not copied to the folder of a start", restarted),
+    ("first page of a list taken for all of it", restarted),
+)
+
+
+def breakages(check: Check) -> None:
+    """Each scenario that no other part has with all safeguards, then each without one."""
+    for name, whole in (("late", late), ("lossy", lossy)):
+        if not whole(check, None):
+            check.wrong.append(f"{name}: see above")
+    for mutation, broken in BREAKAGES:
+        green = _is_green(check, mutation, broken)
+        print(f"{'STILL GREEN' if green else 'red, as it should be'}: {mutation}\n", flush=True)
+        if green:
+            check.wrong.append(f"still green: {mutation}")
+
+
+def _is_green(check: Check, mutation: str, broken: Scenario) -> bool:
+    try:
+        return broken(check, mutation)
+    except Exception:  # whatever a stream without its safeguard does
+        traceback.print_exc(limit=3)
+        return False
+
+
+def _lost(rng: random.Random) -> Fault | None:
+    chance = rng.random()
+    for fault, share in _LOSSES:
+        if chance < share:
+            return fault
+        chance -= share
+    return None
