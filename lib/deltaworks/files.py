@@ -10,6 +10,7 @@ All functions here also take paths of an object store (`object_path`), where wha
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import os
 import secrets
@@ -23,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, BinaryIO, Protocol
 
 from deltaworks import clock
 from deltaworks.object_path import ObjectPath
@@ -32,6 +33,7 @@ _LOCK = ".lock"
 _SIDE_BY_SIDE = 16
 _LOCK_POLL_S = 0.005
 _AHEAD = 8
+_PART_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +310,41 @@ def part(path: Path, start: int, size: int) -> bytes:
     with path.open("rb") as file:
         file.seek(start)
         return file.read(size)
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file for reading, to be closed; of an object store, only the parts that are asked for are read.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    return io.BufferedReader(_Parts(path), _PART_BYTES) if isinstance(path, ObjectPath) else path.open("rb")
+
+
+class _Parts(io.RawIOBase):
+    """A file of an object store, from any position."""
+
+    def __init__(self, path: ObjectPath) -> None:
+        self._path, self._size, self._position = path, path.stat().st_size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        data = part(self._path, self._position, min(len(buffer), max(0, self._size - self._position)))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
 
 def sizes(paths: Sequence[Path]) -> list[int | None]:

@@ -133,6 +133,18 @@ def access_of(path: ObjectPath) -> tuple[Access, Path]:
         raise LookupError(f"{path} lies in an object store that nobody has told this process how to reach") from None
 
 
+def place_below(folder: Path, *paths: Path) -> None:
+    """Puts what belongs to the files of some stores, and need not last, below another folder of this machine.
+
+    Args:
+        folder: of this machine.
+        paths: of the stores; others stay where they are.
+    """
+    for path in paths:
+        if isinstance(path, ObjectPath):
+            connect(str(path), access_of(path)[0], folder)
+
+
 @lru_cache
 def _bucket(name: str) -> Bucket:
     """One per process: a client must not be used on both sides of a fork."""
@@ -276,6 +288,11 @@ class ObjectPath(PosixPath):
     def _below(self) -> str:
         """How the keys of what is in it begin."""
         return f"{self.key}/" if self.key else ""
+
+
+def path_of(text: str) -> Path:
+    """The path that a text names, in an object store or on this machine."""
+    return ObjectPath(text) if is_address(text) else Path(text)
 
 
 def _regular(text: str, wildcard: str) -> str:

@@ -227,6 +227,11 @@ class PipelinePaths:
         return self.root / "replays"
 
     @property
+    def shared_replays(self) -> Path:
+        """What is processed on a cluster, a folder per run."""
+        return self.lasting / "replays"
+
+    @property
     def publications(self) -> Path:
         """Publications of replays; see `lakehouse.publish.publication`."""
         return self.lasting / "publications"

@@ -29,6 +29,7 @@ from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
 from deltaworks.lakehouse.retention import Retention
 from deltaworks.lakehouse.schema import plan_schemas
+from deltaworks.object_path import ObjectPath, path_of
 from deltaworks.settings import Settings
 from deltaworks.topology.plan import Plan
 
@@ -141,9 +142,15 @@ def _execute(paths: PipelinePaths, committer: TableCommitter, command: Command) 
 
 def _staging(paths: PipelinePaths, named: str) -> Path:
     """The staging folder that a command names; it has to belong to a replay of this pipeline."""
-    staging = Path(named)
-    if not staging.resolve().is_relative_to(paths.replays.resolve()):
-        raise TableError(f"{staging} holds no staging tables: it is not below {paths.replays}.", hint="repeat the call")
+    staging = path_of(named)
+    if isinstance(staging, ObjectPath):
+        place = paths.shared_replays
+        is_below = staging.is_relative_to(place) and ".." not in staging.parts
+    else:
+        place = paths.replays
+        is_below = staging.resolve().is_relative_to(place.resolve())
+    if not is_below:
+        raise TableError(f"{staging} holds no staging tables: it is not below {place}.", hint="repeat the call")
     return staging
 
 

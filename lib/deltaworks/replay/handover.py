@@ -32,6 +32,8 @@ from deltaworks.replay import runs, same_topics
 from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
 from deltaworks.replay.plan import extended
+from deltaworks.runtime.replay.host import read_progress
+from deltaworks.runtime.replay.keeping import bring
 from deltaworks.runtime.replay.task_chunks import RunPaths
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
@@ -165,6 +167,9 @@ def _switch(
     same_topics.require_unchanged(plan, Broker(settings.cluster_of(pipeline.name)).topic_ids)
     report("making the checkpoint")
     topology = pipeline.plan()
+    stores = RunPaths(paths.shared, paths.root)
+    if stores.is_shared:
+        bring(stores, topology, dict(read_progress(stores).states))
     before = stored_plan(own.current.plan)
     held = None if before is None else before.partitions
     prepared = topics.prepare(settings.cluster_of(pipeline.name), pipeline, topology, begun=True, held=held)
@@ -177,7 +182,7 @@ def _switch(
         run_id=plan.run_id,
         last_batch=plan.last_batch,
         offsets=handover.offsets_after(own, plan.last_batch),
-        state=RunPaths(paths.root).state,
+        state=stores.state,
     )
     handover.require_switchable(own, plan.run_id)
     report("switching the tables")

@@ -2,7 +2,8 @@
 
 - Corrections that somebody was killed while sending, or that Kafka did not take.
 - Code archives that no driver, no restart and no open batch may need; a deployment removes them, too.
-- Replays that were begun and then left alone: each holds the results of all that it has processed.
+- Replays that were begun and then left alone: each holds the results of all that it has processed. Also what those of
+  machines that are lost have left in the object store.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 from deltaworks import clock
 from deltaworks.control import corrections, retention
 from deltaworks.errors import DeltaworksError
+from deltaworks.files import remove_tree
 from deltaworks.replay import runs
 from deltaworks.settings import Settings
 
@@ -62,4 +64,9 @@ def maintain(settings: Settings, keep_replays: timedelta | None) -> Removed:
         else:
             replays.append(plan.run_id)
             _log.info("replay %s was discarded, %.1f days after its last phase", plan.run_id, idle_s / 86_400)
+    if keep_replays is not None:
+        for folder in runs.abandoned(settings, clock.wall_s() - keep_replays.total_seconds()):
+            remove_tree(folder)
+            replays.append(folder.name)
+            _log.info("what was left of replay %s at %s is removed", folder.name, folder)
     return Removed(sent=sent, archives=archives, replays=replays, kept=kept)

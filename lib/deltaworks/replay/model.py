@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,10 +16,11 @@ from deltaworks import formats
 from deltaworks.control.batches import Recreated
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError
-from deltaworks.files import lock, replace_file
+from deltaworks.files import lock, remove_tree, replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.later_begin import LaterBegin
 from deltaworks.names import RUN
+from deltaworks.object_path import path_of
 
 Order = Literal["recorded", "time"]
 Phase = Literal["plan", "run", "compare", "gate", "publish", "verify", "clean"]
@@ -170,7 +170,11 @@ class ReplayState(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True)
 class ReplayPaths:
-    """Files and folders of one run, below the pipeline's own; a cleanup removes all except the publication."""
+    """Files and folders of one run, below the pipeline's own; a cleanup removes all except the publication.
+
+    A run that a cluster processes has what executors read and write in a folder of the object store (`shared`). That is
+    settled when it is planned: it goes on there, whatever the settings say later.
+    """
 
     root: Path
     publication: Path
@@ -196,9 +200,25 @@ class ReplayPaths:
         return self.root / "lock"
 
     @property
+    def shared(self) -> Path:
+        """What all who process it read and write; the root, unless `share` has named another folder."""
+        try:
+            return path_of(self._shared.read_text())
+        except FileNotFoundError:
+            return self.root
+
+    def share(self, folder: Path) -> None:
+        """Puts what is shared into another folder; before anything of it is there."""
+        replace_file(self._shared, str(folder).encode(), durable=True)
+
+    @property
+    def _shared(self) -> Path:
+        return self.root / "shared"
+
+    @property
     def tables(self) -> Path:
         """The staging tables."""
-        return self.root / "tables"
+        return self.shared / "tables"
 
     @property
     def scratch(self) -> Path:
@@ -208,7 +228,7 @@ class ReplayPaths:
     @property
     def sorted(self) -> Path:
         """All records in the order of their timestamps, if the replay uses that order."""
-        return self.root / "sorted"
+        return self.shared / "sorted"
 
     @property
     def comparison(self) -> Path:
@@ -262,7 +282,12 @@ class ReplayPaths:
     def remove(self) -> None:
         """Removes the run, at once: it is gone without its plan. `runs.start` removes what a killed process leaves."""
         self.plan.unlink()
-        shutil.rmtree(self.root, ignore_errors=True)
+        self.remove_rest()
+
+    def remove_rest(self) -> None:
+        """Removes all but the plan, which is gone."""
+        remove_tree(self.shared)
+        remove_tree(self.root)
 
 
 @contextmanager

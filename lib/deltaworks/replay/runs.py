@@ -6,21 +6,22 @@ work or lie there unfinished. What a run does in its phases is in `phases.py`.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from deltaworks import clock
-from deltaworks.control import batches, corrections, jobs, set_aside, table_commands
+from deltaworks.control import batches, cluster, corrections, jobs, set_aside, table_commands
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError
+from deltaworks.files import remove_tree, walk
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.publish import ownership
 from deltaworks.lakehouse.publish.corrections import KeptCorrections
 from deltaworks.lakehouse.publish.publication import Publication
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.names import RUN
+from deltaworks.object_path import ObjectPath
 from deltaworks.replay import days, same_tasks, same_topics
 from deltaworks.replay.begin import Broker, begun_later
 from deltaworks.replay.model import ReplayPaths, ReplayPlan, ReplayRequest, ReplayState, locked
@@ -43,7 +44,7 @@ def start(settings: Settings, request: ReplayRequest, *, run_id: str | None = No
     with locked(own.replays / "lock", wait=True):
         if run_id is not None and ReplayPaths.of(own, run_id).plan.exists():
             return resume(settings, run_id)
-        _sweep(own.replays)
+        _sweep(own)
         broker = Broker(settings.cluster_of(request.pipeline))
         plan = make_plan(settings, pipeline, request, broker, run_id)
         from_ms = _require_complete(settings, pipeline, plan)
@@ -57,6 +58,8 @@ def start(settings: Settings, request: ReplayRequest, *, run_id: str | None = No
                 _require_apart(plan, other)
         paths = ReplayPaths.of(own, plan.run_id)
         paths.root.mkdir(parents=True, exist_ok=True)
+        if cluster.of(settings, request.pipeline) is not None:
+            paths.share(own.shared_replays / plan.run_id)
         paths.write_state(ReplayState(done=["plan"]))
         paths.write_plan(plan)
     return ReplayRun(settings, pipeline, paths, plan)
@@ -159,7 +162,7 @@ def discard(settings: Settings, run_id: str) -> None:
             )
         if plan.request.hand_over and told is None:
             ownership.abandon(settings.tables, plan.tables, run_id)
-            shutil.rmtree(own.checkpoint_of(run_id).root, ignore_errors=True)
+            remove_tree(own.checkpoint_of(run_id).root)
         paths.remove()
 
 
@@ -212,11 +215,35 @@ def rollback(settings: Settings, run_id: str, *, requested_by: str) -> tuple[Pub
     return done, corrections.send(settings, name)
 
 
-def _sweep(replays: Path) -> None:
+def abandoned(settings: Settings, before_s: float) -> list[Path]:
+    """Folders in the object store of runs that this home does not know, unchanged since a time (seconds since 1970).
+
+    A machine that is lost leaves them, or an executor that goes on when its run is gone. A run of another home is among
+    them if that keeps it for longer.
+    """
+    lasting = settings.lasting_pipelines
+    if not isinstance(lasting, ObjectPath):
+        return []
+    found = []
+    for name in _names_in(lasting):
+        own = PipelinePaths.of(settings, name)
+        for run_id in _names_in(own.shared_replays):
+            folder = own.shared_replays / run_id
+            known = ReplayPaths.of(own, run_id).plan.exists()
+            if not known and all(about.st_mtime < before_s for _, about in walk(folder)):
+                found.append(folder)
+    return found
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()] if folder.is_dir() else []
+
+
+def _sweep(own: PipelinePaths) -> None:
     """Removes what processes that died have left of runs without a plan; nobody plans meanwhile."""
-    for folder in replays.iterdir():
+    for folder in own.replays.iterdir():
         if folder.is_dir() and not (folder / "plan.json").exists():
-            shutil.rmtree(folder, ignore_errors=True)
+            ReplayPaths.of(own, folder.name).remove_rest()
 
 
 def _require_complete(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> int | None:

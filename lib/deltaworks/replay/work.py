@@ -15,6 +15,7 @@ from deltaworks.files import replace_file
 from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.lakehouse.schema import plan_schemas
+from deltaworks.object_path import ObjectPath
 from deltaworks.quality import results, suites
 from deltaworks.quality.gate import gate
 from deltaworks.replay import handover
@@ -27,6 +28,7 @@ from deltaworks.runtime.replay.host import Progress, ReplayHost
 from deltaworks.runtime.replay.steps import Step, begun_later, globals_start, recorded_steps
 from deltaworks.settings import Settings
 from deltaworks.spark import class_data, session
+from deltaworks.spark.cluster import Executors, sent
 from deltaworks.spark.replay import by_time
 from deltaworks.spark.replay.executors import OnSpark
 from deltaworks.topology.archives import Archives
@@ -38,10 +40,17 @@ _IN_PROCESS_RECORDS = 100_000
 def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:
     """Runs the batches of a plan into staging tables; continues where an earlier attempt stopped.
 
+    A run that is shared goes on in this machine's Spark if the settings name no cluster any more; one that is not stays
+    here.
+
     Raises:
         StreamsError: a record failed, and the pipeline's error policy is to fail.
         KafkaReadError: records are gone, or the broker did not answer.
+        StackError, TransientError: the cluster does not answer, or does not take the replay.
     """
+    executors = None
+    if isinstance(paths.shared, ObjectPath) and (executors := Executors.of(settings, pipeline.name)) is not None:
+        settings = sent(settings)
     history, recorded = _recorded(settings, pipeline, plan)
     spark = session.build(
         f"deltaworks-replay-{pipeline.name}",
@@ -52,6 +61,7 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
         python_path=settings.joined_python_path,
         options=class_data.option(settings),
         extra=settings.spark_of(pipeline.name),
+        executors=executors,
     )
     try:
         steps: Iterable[Step] = recorded
@@ -119,7 +129,8 @@ def _host(
         exchange_partitions=pipeline.plan().exchange_partitions(plan.partitions),
         sink_partitions=plan.sink_partitions,
         sink_limits=plan.sink_limits,
-        root=paths.root,
+        root=paths.shared,
+        local=paths.root,
         run_id=plan.run_id,
         clients=clients,
         executor=executor,

@@ -13,6 +13,7 @@ from deltaworks.kernel.exchanges import ExchangeOutput
 from deltaworks.kernel.records import DeadLetter, Headers, RecordBatch, Rows
 from deltaworks.kernel.sizes import shortened
 from deltaworks.lakehouse.archive import ArchiveWriter
+from deltaworks.lakehouse.schema import schemas
 from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.runtime.kafka_sink import KafkaSink, TransactionalProducer
@@ -20,9 +21,17 @@ from deltaworks.runtime.sinks import AuthorSinks, TaskSink
 from deltaworks.runtime.table_sink import TableSink
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.sinks import SinkBatch
+from deltaworks.topology.stages import Stage
 
 _SET_ASIDE = class_name(SetAsideError("of any record"))
 _log = logging.getLogger(__name__)
+
+
+def written_tables(pipeline: Pipeline, plan: Plan, stage: Stage) -> tuple[str, ...]:
+    """The tables that a task of a stage may write."""
+    letters = pipeline.dead_letters.table
+    own = [schemas(sink)[0].name for sink in stage.tables] + ([] if letters is None else [letters])
+    return (*own, *pipeline.archives(plan).tables)
 
 
 class TaskCollector:

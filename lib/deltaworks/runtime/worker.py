@@ -33,7 +33,7 @@ from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateBackend
 from deltaworks.kernel.task import GARBAGE_THRESHOLDS, Task
 from deltaworks.lakehouse import page_index
-from deltaworks.object_path import ObjectPath, access_of, connect
+from deltaworks.object_path import place_below
 from deltaworks.runtime import messages
 from deltaworks.runtime.collector import TaskCollector
 from deltaworks.runtime.consumer import RangeReader
@@ -105,9 +105,7 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
         What the driver tells tasks of their tables is in a folder of this process: an earlier attempt that still runs
         in another one was told something older.
         """
-        for path in (self.fence, self.tables_root):
-            if isinstance(path, ObjectPath):
-                connect(str(path), access_of(path)[0], folder / "tables" / str(os.getpid()))
+        place_below(folder / "tables" / str(os.getpid()), self.fence, self.tables_root)
         return msgspec.structs.replace(self, local_root=str(folder / "stores"))
 
 

@@ -133,6 +133,19 @@ class Executors:
         return target
 
 
+def sent(settings: Settings) -> Settings:
+    """The settings for those who run tasks on a cluster; paths that are sent to them say how they are reached there.
+
+    Raises:
+        ConfigurationError: a secret is not there.
+    """
+    found = settings.without_references()
+    for remote in (found.storage, found.remote):
+        assert remote is not None, "the home cannot be reached by executors"
+        _ = remote.path  # from now on, this process knows the store without references
+    return found
+
+
 def _reason(error: Py4JJavaError) -> str:
     """The first line of what Java says."""
     return str(error.java_exception.getMessage()).partition("\n")[0].rstrip(".")

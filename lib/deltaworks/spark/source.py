@@ -41,17 +41,16 @@ from deltaworks.kafka.admin import TopicState, admin, topic_states
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.idling import Idling
 from deltaworks.lakehouse import page_index
-from deltaworks.lakehouse.schema import schemas
 from deltaworks.runtime import messages
 from deltaworks.runtime.batches import sizes
 from deltaworks.runtime.batches.limits import Limit, Part, cut_backlog, require_growing, wait_for_others
 from deltaworks.runtime.batches.oversized import grown
 from deltaworks.runtime.batches.pace import Pace
+from deltaworks.runtime.collector import written_tables
 from deltaworks.runtime.messages import BatchHeader, BatchPlan, Row
 from deltaworks.settings import Settings
 from deltaworks.spark.routes import Routes
 from deltaworks.topology.plan import Plan
-from deltaworks.topology.stages import Stage
 
 TICK = "!tick"
 """Stands for a topic in offsets: the wall clock of the last tick. No topic has such a name."""
@@ -191,7 +190,7 @@ def source_config(
             patterns=stage.patterns,
             routes=tuple(routes[stage.index, task] for task in range(routing.tasks[stage.index])),
             ticks=stage.ticks(idle_timeout=pipeline.idle_timeout is not None),
-            tables=_written(pipeline, plan, stage) if elsewhere else (),
+            tables=written_tables(pipeline, plan, stage) if elsewhere else (),
         )
         for stage in plan.stages
     )
@@ -227,13 +226,6 @@ def source_config(
         sliced_batch=sliced_batch,
         may_grow=may_grow,
     )
-
-
-def _written(pipeline: Pipeline, plan: Plan, stage: Stage) -> tuple[str, ...]:
-    """The tables that a task of a stage may write."""
-    letters = pipeline.dead_letters.table
-    own = [schemas(sink)[0].name for sink in stage.tables] + ([] if letters is None else [letters])
-    return (*own, *pipeline.archives(plan).tables)
 
 
 class _Rows(DataSourceStreamReader):

@@ -58,7 +58,7 @@ from deltaworks.spark.beginning import Beginning, Begun
 from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.checkpoint_in_store import FolderExpiry
 from deltaworks.spark.checkpoint_sync import CheckpointSync
-from deltaworks.spark.cluster import Executors
+from deltaworks.spark.cluster import Executors, sent
 from deltaworks.spark.forking import ForkServer
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option, source_config
@@ -315,16 +315,16 @@ class StreamDriver:
         routes = routing.by_task()
         source = self._source(routing, begun)
         self._planner = KafkaRangesReader(source)
-        sent = self._sent_settings()
+        told = self._sent_settings()
         config = HostConfig(
             # Hooks belong to the driver: what they hold need not be sent to workers.
             pipeline=cloudpickle.dumps(replace(self._pipeline, on_start=None, on_stop=None)),  # type: ignore[no-untyped-call]
-            bootstrap=sent.cluster_of(self._pipeline.name),
+            bootstrap=told.cluster_of(self._pipeline.name),
             query_id=checkpoint.query_id,
             generation=self._generation,
             fence=self._paths.fence,
             local_root=None if self._elsewhere else str(self._current.local),
-            tables_root=sent.tables,
+            tables_root=told.tables,
             tasks=checkpoint.tasks,
             exchange_partitions=self._plan.exchange_partitions(self._topics.read),
             transaction_timeout_ms=admin.transaction_timeout_ms(self._cluster),
@@ -340,14 +340,8 @@ class StreamDriver:
         return frame
 
     def _sent_settings(self) -> Settings:
-        """The settings for those who run the tasks; paths that are sent to them say how they are reached there."""
-        if not self._elsewhere:
-            return self._settings
-        sent = self._settings.without_references()
-        for remote in (sent.storage, sent.remote):
-            assert remote is not None, "the home cannot be reached by executors"
-            _ = remote.path  # from now on, this process knows the store without references
-        return sent
+        """The settings for those who run the tasks."""
+        return sent(self._settings) if self._elsewhere else self._settings
 
     def _source(self, routing: Routes, begun: Begun) -> SourceConfig:
         last = batches.last(self._paths.batches)

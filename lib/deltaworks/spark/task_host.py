@@ -7,11 +7,9 @@ branch in a streaming plan would run an operator twice.
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 from struct import Struct
 from typing import Any
 
@@ -31,14 +29,13 @@ from deltaworks.runtime.state.initial_state import with_initial_state
 from deltaworks.runtime.state.recovery import CheckpointState, StateHeader, decode_header, encode_header
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.runtime.worker import HostConfig, worker_for
+from deltaworks.spark.executor import of_executor
 
 _ROW = Row(*messages.Row._fields)
 _TASK, _SEGMENT = Struct(">ii"), Struct(">q")
 """Keys of the state: that of a task's header, and what follows it in the key of a segment."""
 VARIABLE = "tasks"
 """The one variable of Spark's state."""
-_FOLDERS = "SPARK_LOCAL_DIRS"
-"""The variable in which Spark tells its Python processes the folders of their executor."""
 
 
 class SparkState:
@@ -81,12 +78,7 @@ def place_of(key: bytes) -> tuple[TaskId, int | None]:
 def _unpacked(packed: bytes) -> HostConfig:
     """Once per process: it makes new clients of an object store."""
     config: HostConfig = pickle.loads(packed)
-    return config if config.local_root is not None else config.at(_of_executor())
-
-
-def _of_executor() -> Path:
-    """The folder of the executor that this process works for; Spark removes it when the executor ends."""
-    return Path(os.environ[_FOLDERS].split(",")[0]) / "deltaworks"
+    return config if config.local_root is not None else config.at(of_executor())
 
 
 class TaskHost(StatefulProcessor):

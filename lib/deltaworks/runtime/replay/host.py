@@ -7,7 +7,6 @@ on with the chunk it was in: finished task chunks answer at once, and tables rec
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -18,14 +17,18 @@ import msgspec
 from deltaworks import clock
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.faults import reach
-from deltaworks.files import replace_file
+from deltaworks.files import delete, remove_tree, replace_file
 from deltaworks.kafka.ranges import Range
+from deltaworks.lakehouse import page_index
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.retention import Retention
+from deltaworks.object_path import path_of
+from deltaworks.runtime import messages
+from deltaworks.runtime.collector import written_tables
 from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.replay.executors import Executor
 from deltaworks.runtime.replay.steps import Step, chunks
-from deltaworks.runtime.replay.task_chunks import ChunkResult, ChunkStep, TaskChunk, Work
+from deltaworks.runtime.replay.task_chunks import ChunkResult, ChunkStep, RunPaths, TaskChunk, Work
 from deltaworks.runtime.task_loop import TaskId, together
 from deltaworks.topology.stages import StageGroup
 
@@ -52,6 +55,16 @@ class Progress(msgspec.Struct, kw_only=True):
     lost_results: int = 0
     dead_letters: int = 0
     seconds: float = 0.0
+    states: list[tuple[TaskId, bytes]] = []
+    """The state of each task that has run, if the run is shared; see `keeping`."""
+
+
+def read_progress(paths: RunPaths) -> Progress:
+    """The progress of a run after its last chunk."""
+    try:
+        return msgspec.json.decode(paths.progress.read_bytes(), type=Progress)
+    except FileNotFoundError:
+        return Progress()
 
 
 class ReplayHost:
@@ -64,6 +77,8 @@ class ReplayHost:
 
     Staging tables are in `root/tables`, in the format of the live ones and owned by the query `run_id`; the stores of
     the tasks are in `root/state`. A later run may go on in the same folder with more steps.
+
+    If `root` is in an object store, the run is shared: its task chunks may run wherever that is in reach (`keeping`).
     """
 
     def __init__(
@@ -78,6 +93,7 @@ class ReplayHost:
         clients: Callable[[], Reader],
         executor: Executor,
         max_records: int = 250_000,
+        local: Path | None = None,
         sink_limits: Mapping[str, int] | None = None,
     ) -> None:
         """
@@ -86,11 +102,12 @@ class ReplayHost:
             tasks: number of tasks per stage.
             exchange_partitions: exchange -> number of tasks that it spreads its keys over.
             sink_partitions: partitions of output topics; a topic that is not named has 1.
-            root: folder of this run.
+            root: folder of this run, on this machine or in an object store.
             run_id: identity of its tables.
             clients: makes the reader of one task; is sent to where task chunks run.
             executor: runs task chunks.
             max_records: records per chunk. More need more memory and disk at once, fewer cost more commits.
+            local: folder of this machine for the stores of a run that is shared; None: it is not.
             sink_limits: the largest record of each topic; a topic that is not named does not exist. None: every topic
                 exists, with the limit of a stock broker.
         """
@@ -103,6 +120,7 @@ class ReplayHost:
             run_id=run_id,
             clients=clients,
             sink_limits=None if sink_limits is None else dict(sink_limits),
+            local=local,
         )
         self._plan = pipeline.plan()
         self._executor = executor
@@ -114,10 +132,7 @@ class ReplayHost:
     @property
     def progress(self) -> Progress:
         """The progress after the last chunk."""
-        try:
-            return msgspec.json.decode(self._paths.progress.read_bytes(), type=Progress)
-        except FileNotFoundError:
-            return Progress()
+        return read_progress(self._paths)
 
     def run(self, steps: Iterable[Step], report: Callable[[Progress], None] = lambda progress: None) -> Progress:
         """Runs the steps; skips those that are done.
@@ -148,7 +163,7 @@ class ReplayHost:
         begun, last = clock.ticks_s(), chunk[-1].batch
         progress.begun = last
         self._note(progress)
-        results = self._run_groups(chunk)
+        results = self._run_groups(chunk, dict(progress.states))
         reach("replay.before_commit")
         committer.commit(last, [write for result in results for write in result.writes])
         reach("replay.committed")
@@ -157,6 +172,7 @@ class ReplayHost:
         self._note(progress)
         reach("replay.noted")
         self._clear(last)
+        delete(path_of(file) for result in results for file in result.replaced)
         reach("replay.cleared")
 
     def _open_tables(self, progress: Progress) -> TableCommitter:
@@ -182,14 +198,15 @@ class ReplayHost:
         results = [msgspec.msgpack.decode(path.read_bytes(), type=ChunkResult) for path in found]
         return {file.path for result in results for write in result.writes for file in write.added}
 
-    def _run_groups(self, chunk: Sequence[Step]) -> list[ChunkResult]:
-        """Runs all groups of stages, one after the other."""
+    def _run_groups(self, chunk: Sequence[Step], states: Mapping[TaskId, bytes]) -> list[ChunkResult]:
+        """Runs all groups of stages, one after the other; `states` are those of tasks before the chunk."""
         results: list[ChunkResult] = []
         exchanges: dict[TaskId, list[str]] = defaultdict(list)
         inputs = self._inputs(chunk)
         positions = self._positions(chunk)
         for group in self._plan.groups:
-            task_chunks = list(self._task_chunks(group, chunk, inputs, positions, exchanges))
+            given = self._task_chunks(group, chunk, inputs, positions, exchanges)
+            task_chunks = [self._for_anywhere(each, states) for each in given]
             for result in self._executor.run(self._work, task_chunks) if task_chunks else ():
                 results.append(result)
                 for task, file in result.exchanges:
@@ -243,13 +260,25 @@ class ReplayHost:
             )
             yield TaskChunk(chunk[-1].batch, tuple(members), group.cyclic, steps, positions[0], files)
 
+    def _for_anywhere(self, chunk: TaskChunk, states: Mapping[TaskId, bytes]) -> TaskChunk:
+        """With what nobody elsewhere can read in files of this machine, if the run is shared."""
+        if not self._paths.is_shared:
+            return chunk
+        known = tuple(states.get(task, b"") for task in chunk.members)
+        return msgspec.structs.replace(chunk, states=known, told=tuple(map(self._told, chunk.members)))
+
+    def _told(self, task: TaskId) -> bytes:
+        stage, number = task
+        tables = written_tables(self._work.pipeline, self._plan, self._plan.stages[stage])
+        return messages.packed({name: page_index.files_for(self._paths.tables / name, number) for name in tables})
+
     def _note(self, progress: Progress) -> None:
         replace_file(self._paths.progress, msgspec.json.format(msgspec.json.encode(progress), indent=1))
 
     def _clear(self, last_batch: int) -> None:
         """Deletes what a committed chunk has left."""
         for folder in (self._paths.results(last_batch), self._paths.exchanges(last_batch)):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
 
 
 def _add(progress: Progress, chunk: Sequence[Step], results: Sequence[ChunkResult]) -> None:
@@ -257,6 +286,7 @@ def _add(progress: Progress, chunk: Sequence[Step], results: Sequence[ChunkResul
     progress.last_batch, progress.begun = chunk[-1].batch, None
     progress.records += sum(step.records for step in chunk)
     progress.chunks += 1
+    progress.states = list((dict(progress.states) | dict(s for r in results for s in r.states)).items())
     for result in results:
         for write in result.writes:
             progress.rows[write.table] = progress.rows.get(write.table, 0) + write.changed_rows

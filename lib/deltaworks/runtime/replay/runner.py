@@ -1,8 +1,6 @@
 """Runs task chunks: step by step as a stream runs micro-batches, in one transaction per local store.
 
-The order at the end is table files, what a cycle has changed, result, local stores. A chunk that died before its first
-local store was written does everything again; if all of them are written it answers from the result; a cycle that died
-in between first writes those that are not.
+Table files come first; `keeping` says what follows, and what an attempt finds of one before.
 """
 
 from __future__ import annotations
@@ -11,13 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
-from pathlib import Path
 
-import msgspec
-
-from deltaworks.errors import KafkaReadError, StateError
 from deltaworks.faults import reach
-from deltaworks.files import replace_file
 from deltaworks.kafka.limits import STOCK_LIMIT
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Headers, RecordBatch
@@ -28,20 +21,18 @@ from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.runtime.collector import TaskCollector
 from deltaworks.runtime.global_tables import GlobalTables
 from deltaworks.runtime.replay.exchanges import ExchangeReader, ExchangeWriter
+from deltaworks.runtime.replay.keeping import keeping
 from deltaworks.runtime.replay.layers import Layers
 from deltaworks.runtime.replay.reading import read_steps
 from deltaworks.runtime.replay.task_chunks import ChunkResult, ChunkStep, TaskChunk, Work
 from deltaworks.runtime.sinks import AuthorSinks, sinks_of
 from deltaworks.runtime.state import changelog
-from deltaworks.runtime.state.local_store import LocalStore, LocalTransaction, StateVersion, stores_of
-from deltaworks.runtime.state.recovery import local_path
-from deltaworks.runtime.task_loop import Inputs, Sent, TaskId, process, take_turns
+from deltaworks.runtime.state.local_store import LocalTransaction
+from deltaworks.runtime.task_loop import Inputs, Sent, process, take_turns
 from deltaworks.runtime.worker import new_kernel
 from deltaworks.topology.nodes import GlobalTableJoin
 from deltaworks.topology.sinks import SinkTask
 from deltaworks.topology.stages import Stage
-
-_NONCE = b"replay"
 
 
 class ChunkRunner:
@@ -50,6 +41,7 @@ class ChunkRunner:
     def __init__(self, work: Work) -> None:
         self.work = work
         self._plan = work.pipeline.plan()
+        self._keeping = keeping(work.paths, self._plan)
 
     def run(self, chunk: TaskChunk) -> ChunkResult:
         """Does it, or says what was done if it has been done already.
@@ -59,45 +51,9 @@ class ChunkRunner:
             KafkaReadError: also with a new reader.
             StateError: the local stores are ahead of this chunk, or cannot be read.
         """
-        with suppress(KafkaReadError):
-            return self._attempt(chunk)
-        return self._attempt(chunk)  # outside the handler: dead letters tell of what they were raised in
-
-    def _attempt(self, chunk: TaskChunk) -> ChunkResult:
-        paths, version = self.work.paths, StateVersion(chunk.commit_id + 1, _NONCE)
-        result_path = paths.results(chunk.commit_id) / chunk.name
-        with ExitStack() as opened:
-            stores = [opened.enter_context(closing(self._local(task))) for task in chunk.members]
-            transactions = [opened.enter_context(store.transaction()) for store in stores]
-            reach("replay.opened")
-            found = [transaction.version() for transaction in transactions]
-            if any(each.number > version.number for each in found):
-                raise StateError(f"the stores of task {chunk.name} are ahead of batch {chunk.commit_id}")
-            changes_path = paths.changes(chunk.commit_id) / chunk.name
-            if version in found:
-                result = msgspec.msgpack.decode(result_path.read_bytes(), type=ChunkResult)
-                self._complete(transactions, changes_path, version)
-                return result
-            result, changes = self._process(chunk, transactions)
-            if len(transactions) > 1:
-                replace_file(changes_path, msgspec.msgpack.encode(changes))
-            replace_file(result_path, msgspec.msgpack.encode(result))
-            reach("replay.result_written")
-            for transaction in transactions:
-                transaction.commit(version)
-                reach("replay.local_committed")
-        return result
-
-    def _complete(self, transactions: Sequence[LocalTransaction], changes_path: Path, version: StateVersion) -> None:
-        """Completes a cycle that was interrupted: applies its changes to the stores that lack them."""
-        if all(transaction.version() == version for transaction in transactions):
-            return
-        kept = msgspec.msgpack.decode(changes_path.read_bytes(), type=list[dict[str, StoreChanges]])
-        for transaction, changes in zip(transactions, kept, strict=True):
-            if transaction.version() != version:
-                transaction.apply(changes)
-                transaction.commit(version)
-                reach("replay.local_committed")
+        with suppress(*self._keeping.again_after):
+            return self._keeping.run(chunk, self._process)
+        return self._keeping.run(chunk, self._process)  # outside the handler: dead letters tell where they were raised
 
     def _process(
         self, chunk: TaskChunk, transactions: Sequence[LocalTransaction]
@@ -144,10 +100,6 @@ class ChunkRunner:
         run = self.work.run_id
         return SinkTask(pipeline=self.work.pipeline.name, sink=sink, task=task, checkpoint=run, replay=run)
 
-    def _local(self, task: TaskId) -> LocalStore:
-        path = local_path(self.work.paths.state, *task)
-        return LocalStore(path, stores_of(self._plan.stages[task[0]]), durable=True)
-
     def _global_tables(self, chunk: TaskChunk, opened: ExitStack) -> GlobalTables | Layers | None:
         """The global tables that its tasks may look something up in, as of the first step of the chunk."""
         stages = {stage for stage, _ in chunk.members}
@@ -177,7 +129,8 @@ class ChunkRunner:
             new_kernel, work.pipeline, plan, task, transaction, collector, exchange_partitions=work.exchange_partitions
         )
         exchanges = ExchangeReader(file for to, file in chunk.exchanges if to == place)
-        return _Member(kernel, transaction, collector, sink, records, exchanges, keep_changes=len(chunk.members) > 1)
+        keep_changes = self._keeping.keeps_changes(chunk)
+        return _Member(kernel, transaction, collector, sink, records, exchanges, keep_changes=keep_changes)
 
 
 class _Member:

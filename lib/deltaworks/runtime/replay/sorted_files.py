@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltaworks.files import link, local_side, opened
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.names import TOPIC
+from deltaworks.object_path import ObjectPath
 from deltaworks.runtime.global_tables import Reader
 
 GROUP_ROWS = 5_000
@@ -88,8 +90,8 @@ class _Writer:
         self.part = part
         topic, partition = part
         self._path = folder / TOPIC.checked(topic, folder) / f"{partition}.parquet"
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._temporary = self._path.with_name(f".{partition}-{os.getpid()}")
+        self._temporary = local_side(self._path).with_name(f".{partition}-{os.getpid()}")
+        self._temporary.parent.mkdir(parents=True, exist_ok=True)
         schema = pa.schema([field for field in SCHEMA if field.name not in ("topic", "partition")])
         self._names = schema.names
         self._writer = pq.ParquetWriter(self._temporary, schema, compression="zstd", use_dictionary=False)
@@ -105,7 +107,11 @@ class _Writer:
     def close(self) -> int:
         self._flush()
         self._writer.close()
-        self._temporary.replace(self._path)
+        if isinstance(self._path, ObjectPath):
+            link(self._temporary, self._path)
+            self._temporary.unlink()
+        else:
+            self._temporary.replace(self._path)
         return self._rows
 
     def _flush(self) -> None:
@@ -119,7 +125,8 @@ class SortedFile:
     """The records of one topic-partition by time; keeps the group of rows that was read last."""
 
     def __init__(self, path: Path) -> None:
-        self._file = pq.ParquetFile(path)
+        self._opened = opened(path)
+        self._file = pq.ParquetFile(self._opened)
         metadata = self._file.metadata
         self._starts = [0]
         for group in range(metadata.num_row_groups):
@@ -163,6 +170,7 @@ class SortedFile:
 
     def close(self) -> None:
         self._file.close()
+        self._opened.close()
 
     def _group(self, group: int) -> pa.Table:
         if self._at_hand is None or self._at_hand[0] != group:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -11,20 +12,34 @@ import msgspec
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.ranges import Range
 from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.object_path import ObjectPath, place_below
 from deltaworks.runtime.global_tables import Reader
+from deltaworks.runtime.state.recovery import local_path
 from deltaworks.runtime.task_loop import TaskId
 
 
 @dataclass(frozen=True)
 class RunPaths:
-    """The files of a run's folder."""
+    """The files of a run."""
 
     root: Path
+    """What all who process it share, in a folder of this machine or in an object store."""
+    local: Path
+    """The folder of this machine for stores; the root, if that is of this machine."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is processed in several places, which have only the object store in common."""
+        return isinstance(self.root, ObjectPath)
 
     @property
     def state(self) -> Path:
-        """A local store per task."""
-        return self.root / "state"
+        """A local store per task; if the run is shared, a copy of what is in `kept`."""
+        return self.local / "state"
+
+    def kept(self, task: TaskId) -> Path:
+        """The state of a task, if the run is shared."""
+        return local_path(self.root / "state", *task)
 
     @property
     def tables(self) -> Path:
@@ -37,8 +52,8 @@ class RunPaths:
 
     @property
     def globals(self) -> Path:
-        """The global tables."""
-        return self.root / "globals"
+        """The global tables, of which each machine has a copy."""
+        return self.local / "globals"
 
     def results(self, commit_id: int) -> Path:
         """Results of the task chunks of a chunk, until it is committed."""
@@ -65,15 +80,27 @@ class Work:
     sink_partitions: Mapping[str, int]
     """Partitions of output topics; a topic that is not named has 1."""
     root: Path
+    """What all who run them share."""
     run_id: str
     clients: Callable[[], Reader]
     """Makes the reader of one task."""
     sink_limits: Mapping[str, int] | None = None
     """The largest record of each topic; a topic that is not named does not exist. None: every topic exists."""
+    local: Path | None = None
+    """The folder of this machine for stores; None: the root, or whoever runs the task chunks says where (`at`)."""
 
     @property
     def paths(self) -> RunPaths:
-        return RunPaths(self.root)
+        assert self.local is not None or not isinstance(self.root, ObjectPath), "nobody has said where stores are"
+        return RunPaths(self.root, self.local or self.root)
+
+    def at(self, folder: Path) -> Work:
+        """For another machine: what is not in the object store lies below this folder of it.
+
+        What the host tells of tables is in a folder of this process, as `HostConfig.at` has it.
+        """
+        place_below(folder / "tables" / str(os.getpid()), self.root)
+        return replace(self, local=folder / "stores")
 
 
 class ChunkStep(msgspec.Struct, frozen=True, array_like=True):
@@ -99,6 +126,10 @@ class TaskChunk(msgspec.Struct, frozen=True):
     """Position of the global tables at the first step of the chunk."""
     exchanges: tuple[tuple[int, str], ...]
     """Index of a member, and a file with the records that another task chunk has sent to it."""
+    states: tuple[bytes, ...] = ()
+    """The state of each member before the chunk (`keeping.Kept`); empty unless the run is shared."""
+    told: tuple[bytes, ...] = ()
+    """What each member is told of its tables (`messages.packed`); likewise."""
 
     @property
     def name(self) -> str:
@@ -119,3 +150,7 @@ class ChunkResult(msgspec.Struct, frozen=True, kw_only=True):
     late: int
     lost_results: int
     dead_letters: int
+    states: tuple[tuple[TaskId, bytes], ...] = ()
+    """The state of each task after the chunk, if the run is shared."""
+    replaced: tuple[str, ...] = ()
+    """Files that no state needs any more, once the chunk is noted."""

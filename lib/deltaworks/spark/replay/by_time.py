@@ -10,6 +10,7 @@ The time of a record is its time in Kafka, whatever a timestamp extractor return
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from deltaworks.kafka.ranges import Offsets, Range
+from deltaworks.object_path import ObjectPath, place_below
 from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.replay.sorted_files import (
     GROUP_ROWS,
@@ -32,6 +34,7 @@ from deltaworks.runtime.replay.sorted_files import (
 )
 from deltaworks.runtime.replay.steps import Step
 from deltaworks.spark import failures
+from deltaworks.spark.executor import of_executor
 
 _PIECE_OFFSETS = 200_000
 """Offsets that a Spark task reads at once."""
@@ -79,7 +82,7 @@ def sort(spark: SparkSession, history: Callable[[], Reader], ranges: Sequence[Ra
         spark: sorts the records; what does not fit into memory goes to its disks.
         history: makes readers, in any process.
         ranges: one per topic-partition.
-        folder: for the files; all workers need access to it.
+        folder: for the files; of this machine if all workers are, else in an object store.
 
     Raises:
         KafkaReadError: records are gone, or the broker did not answer.
@@ -180,6 +183,8 @@ def _read(history: Callable[[], Reader], pieces: Iterable[pa.RecordBatch]) -> It
 
 def _write(folder: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a worker."""
+    if isinstance(folder, ObjectPath):
+        place_below(of_executor() / "sorted" / str(os.getpid()), folder)
     for rows in write_sorted(folder, batches):
         yield pa.record_batch([pa.array([rows], pa.int64())], ["rows"])
 

@@ -15,12 +15,13 @@ from deltaworks.errors import DeltaworksError
 from deltaworks.kernel.task import GARBAGE_THRESHOLDS
 from deltaworks.runtime.replay.runner import ChunkRunner
 from deltaworks.runtime.replay.task_chunks import ChunkResult, TaskChunk, Work
+from deltaworks.spark.executor import of_executor
 
 
 class OnSpark:
     """A Spark job per call, with a task per task chunk; a task chunk whose worker died runs again.
 
-    All workers need the folder of the run.
+    A run that is shared may run on other machines. All others need the folder of the run.
     """
 
     def __init__(self, spark: SparkSession, *, fault_hook: str | None = None) -> None:
@@ -57,7 +58,8 @@ def _run_here(work: bytes, fault_hook: str | None, chunks: Iterable[bytes]) -> I
         _runners.clear()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         faults.install(fault_hook)
-        runner = _runners[work] = ChunkRunner(cloudpickle.loads(work))
+        given: Work = cloudpickle.loads(work)
+        runner = _runners[work] = ChunkRunner(given.at(of_executor()) if given.paths.is_shared else given)
     for chunk in chunks:
         try:
             yield msgspec.msgpack.encode(runner.run(msgspec.msgpack.decode(chunk, type=TaskChunk)))
