@@ -44,6 +44,7 @@ def replay_host(
     pipeline: Pipeline | None = None,
     run_id: str = "replay",
     sink_limits: Mapping[str, int] | None = None,
+    local: Path | None = None,
 ) -> ReplayHost:
     """A host that replays a stream; what is left out is as in the stream."""
     assert stream.kafka is not None
@@ -58,6 +59,7 @@ def replay_host(
         clients=clients or stream.kafka.reader,
         executor=executor or InProcess(),
         max_records=max_records,
+        local=local,
     )
 
 

@@ -7,7 +7,7 @@ tables of the pipeline, cloned -- the replay is published into the clone --> eac
 It belongs to the gate. A batch job that fails, or whose rows do not pass its checks, fails it, so that nothing is
 published. The rows in which its table would change are shown and count, like those of the pipeline's own tables. Until
 the publication, production stays as it is. A clone costs names of files, not bytes; it goes once it is compared. Clones
-of tables in an object store are on this machine, so they are downloads.
+of tables in an object store are on this machine, so they are downloads, and the jobs run here, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deltaworks.batch import jobs
 from deltaworks.batch.job import BatchJob
 from deltaworks.cascade import release
 from deltaworks.cascade.changes import changes
-from deltaworks.control import fence
+from deltaworks.control import cluster, fence
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import TableError
@@ -82,7 +82,7 @@ def rehearse(run: ReplayRun, report: Report) -> None:
     if not days:
         return
     behind = [jobs.load(settings, name) for name in days]
-    there = replace(settings, home=paths.rehearsed, tables_address=None, storage_address=None)
+    there = replace(cluster.without(settings), home=paths.rehearsed, tables_address=None, storage_address=None)
     _clone_own(run, there.tables, behind)
     _clone_others(settings.tables, there.tables, run.pipeline.name, behind)
     found = []

@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark that runs the tasks of a stream: which one, who may, and whether it answers.
+"""A standalone cluster of Spark that runs tasks: which one, who may, and whether it answers.
 
 The driver stays a process of its own, wherever it runs. `spark.cluster` says how its session differs.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
@@ -89,6 +89,15 @@ def of(settings: Settings, name: str) -> Cluster | None:
         secret=secret,
         cores=settings.cores,
     )
+
+
+def without(settings: Settings) -> Settings:
+    """These settings without a cluster: what would run there runs on this machine."""
+    tables = {
+        table: {name: value for name, value in own.items() if name not in OF_A_CLUSTER}
+        for table, own in settings.values.tables.items()
+    }
+    return replace(settings, values=replace(settings.values, tables=tables))
 
 
 def _addresses(master: str) -> list[tuple[str, int]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from deltaworks.files import Files, Stored
 from deltaworks.object_path import About, Bucket, ObjectPath, connect
 
 
@@ -80,8 +82,8 @@ class MemoryBucket:
             for key in keys:
                 self.objects.pop(key, None)
 
-    def files(self, prefix: str) -> Any:
-        raise NotImplementedError
+    def files(self, prefix: str) -> Files:
+        return _Files(self, f"{prefix}/")
 
     def options(self) -> dict[str, str]:
         raise NotImplementedError
@@ -91,3 +93,30 @@ class MemoryBucket:
 
     def hadoop(self) -> dict[str, str]:
         raise NotImplementedError
+
+
+class _Files:
+    """`files.Files` below a prefix."""
+
+    def __init__(self, bucket: MemoryBucket, prefix: str) -> None:
+        self._bucket, self._prefix = bucket, prefix
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        return self._bucket.put_if_absent(self._prefix + name, data)
+
+    def replace(self, name: str, data: bytes, version: str) -> bool:
+        found = self.get(name)
+        if found is None or found.version != version:
+            return False
+        self._bucket.put(self._prefix + name, data)
+        return True
+
+    def get(self, name: str) -> Stored | None:
+        data = self._bucket.read(self._prefix + name)
+        return None if data is None else Stored(data, hashlib.sha256(data).hexdigest())
+
+    def names(self, prefix: str = "") -> list[str]:
+        return [key.removeprefix(self._prefix) for key, _ in self._bucket.keys(self._prefix + prefix)]
+
+    def delete(self, name: str) -> None:
+        self._bucket.delete([self._prefix + name])
