@@ -73,6 +73,8 @@ class Settings:
     five."""
     spark_worker_cores: int = 2
     """Cores of each worker of that cluster; DELTAWORKS_SPARK_WORKER_CORES, else the cores of the machine."""
+    spark_tasks: str = "cluster"
+    """Whether tasks run on the `cluster` that `[spark]` names, if it names one, or `here`; DELTAWORKS_SPARK_TASKS."""
     spark_worker_memory: str = "2g"
     """Memory of each worker for executors, in Spark's notation; DELTAWORKS_SPARK_WORKER_MEMORY."""
     supervisor_host: str = "127.0.0.1"
@@ -170,6 +172,7 @@ class Settings:
             spark_worker_cores=_number(
                 env, "DELTAWORKS_SPARK_WORKER_CORES", os.cpu_count() or default.spark_worker_cores
             ),
+            spark_tasks=_choice(env, "DELTAWORKS_SPARK_TASKS", default.spark_tasks, ("cluster", "here")),
             spark_worker_memory=env.get("DELTAWORKS_SPARK_WORKER_MEMORY") or default.spark_worker_memory,
             supervisor_host=env.get("DELTAWORKS_SUPERVISOR_HOST") or default.supervisor_host,
             supervisor=_choice(env, "DELTAWORKS_SUPERVISOR", default.supervisor, ("here", "elsewhere")),
@@ -263,6 +266,7 @@ class Settings:
             "DELTAWORKS_FAULT_HOOK": self.fault_hook,
             "DELTAWORKS_AIRFLOW_USERS": self.airflow_users,
             "DELTAWORKS_APPROVAL": None if self.approval == Settings.approval else self.approval,
+            "DELTAWORKS_SPARK_TASKS": None if self.spark_tasks == Settings.spark_tasks else self.spark_tasks,
             "DELTAWORKS_SUPERVISOR": None if self.supervisor == Settings.supervisor else self.supervisor,
             config.ENVIRONMENT: self.values.environment,
         }

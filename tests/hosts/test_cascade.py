@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from deltaworks.cascade import release
 from deltaworks.errors import TerminalError
 from deltaworks.replay import runs
 from deltaworks.replay.report import comparison_of
+from deltaworks.settings import Settings
 from tests.hosts.cascading import DATES, JOB, ODD_DATE, Cascade, cascading
 from tests.hosts.test_reprocess import day
 
@@ -49,6 +51,21 @@ def test_it_is_rehearsed_counted_computed_and_taken_back(cascade: Cascade) -> No
     runs.rollback(cascade.settings, run.plan.run_id, requested_by="ada")
     assert release.roll_back(cascade.settings, run.plan.run_id, print) == ["daily"]
     assert cascade.totals() == before
+
+
+def test_a_rehearsal_runs_here_as_its_tables_are_here(cascade: Cascade, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    compute = release.compute
+
+    def noted(settings: Settings, *arguments: Any) -> None:
+        told.append(settings.process_environment().get("DELTAWORKS_SPARK_TASKS", "cluster"))
+        compute(settings, *arguments)
+
+    monkeypatch.setattr(release, "compute", noted)
+    run = cascade.start(778, from_ms=day(0), to_ms=day(5), only_different=True)
+    cascade.advance(run, "gate")
+
+    assert told == ["here"]
 
 
 def test_a_job_that_would_fail_keeps_everything_as_it_is(cascade: Cascade) -> None:

@@ -84,6 +84,18 @@ def test_what_is_not_there_gets_no_second_name(places: dict[str, Path], source: 
     assert not (places[target] / "b").exists()
 
 
+def test_a_file_is_read_from_any_position(place: Path) -> None:
+    content = bytes(range(256)) * 20_000
+    with files.opened(written(place / "a", content)) as file:
+        assert (file.read(3), file.tell()) == (content[:3], 3)
+        assert (file.seek(-5, os.SEEK_END), file.read()) == (len(content) - 5, content[-5:])
+        assert (file.read(), file.seek(4_000_000), file.read(7)) == (b"", 4_000_000, content[4_000_000:4_000_007])
+        file.seek(0)
+        assert file.read() == content
+    with pytest.raises(FileNotFoundError):
+        files.opened(place / "none")
+
+
 def test_sizes_are_those_of_the_files_and_none_for_what_is_not_there(places: dict[str, Path]) -> None:
     for place in places.values():
         written(place / "a", b"123")

@@ -18,6 +18,7 @@ from deltaworks.lakehouse import repair
 from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.retained import RetainedFiles
 from deltaworks.names import Rule
+from deltaworks.object_path import ObjectPath
 from deltaworks.replay import handover, runs
 from deltaworks.replay.model import ReplayPaths
 from deltaworks.runtime.replay import sorted_files
@@ -138,6 +139,12 @@ def test_staging_tables_are_those_of_a_replay_of_the_pipeline(settings: Settings
     own = paths(settings)
 
     assert table_commands._staging(own, str(own.replays / "r" / "tables")) == own.replays / "r" / "tables"
+    in_store = replace(own, lasting=ObjectPath("s3://lake/d/pipelines/orders"))
+    staging = "s3://lake/d/pipelines/orders/replays/r/tables"
+    assert table_commands._staging(in_store, staging) == ObjectPath(staging)
+    for other in ("s3://lake/d/tables", "s3://lake/d/pipelines/other/replays/r/tables", f"{staging}/../../../../x"):
+        with pytest.raises(TableError, match="holds no staging tables"):
+            table_commands._staging(in_store, other)
     for elsewhere in (settings.tables, own.replays / ".." / ".." / "other" / "replays", Path("/etc")):
         with pytest.raises(TableError, match="holds no staging tables"):
             table_commands._staging(own, str(elsewhere))

@@ -24,7 +24,7 @@ from deltaworks.batch import jobs
 from deltaworks.batch.job import BatchJob
 from deltaworks.cascade import release
 from deltaworks.cascade.changes import changes
-from deltaworks.control import cluster, fence
+from deltaworks.control import fence
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import TableError
@@ -82,7 +82,7 @@ def rehearse(run: ReplayRun, report: Report) -> None:
     if not days:
         return
     behind = [jobs.load(settings, name) for name in days]
-    there = replace(cluster.without(settings), home=paths.rehearsed, tables_address=None, storage_address=None)
+    there = replace(settings, home=paths.rehearsed, tables_address=None, storage_address=None, spark_tasks="here")
     _clone_own(run, there.tables, behind)
     _clone_others(settings.tables, there.tables, run.pipeline.name, behind)
     found = []

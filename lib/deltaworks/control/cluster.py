@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
@@ -63,7 +63,7 @@ def of(settings: Settings, name: str) -> Cluster | None:
         ConfigurationError: the settings do not fit together.
     """
     own = settings.spark_of(name)
-    if (master := own.get("spark.master")) is None:
+    if (master := own.get("spark.master")) is None or settings.spark_tasks == "here":
         return None
     if not _MASTERS.fullmatch(master) or any(port not in _PORTS for _, port in _addresses(master)):
         raise ConfigurationError(
@@ -89,15 +89,6 @@ def of(settings: Settings, name: str) -> Cluster | None:
         secret=secret,
         cores=settings.cores,
     )
-
-
-def without(settings: Settings) -> Settings:
-    """These settings without a cluster: what would run there runs on this machine."""
-    tables = {
-        table: {name: value for name, value in own.items() if name not in OF_A_CLUSTER}
-        for table, own in settings.values.tables.items()
-    }
-    return replace(settings, values=replace(settings.values, tables=tables))
 
 
 def _addresses(master: str) -> list[tuple[str, int]]:

@@ -56,6 +56,15 @@ def test_without_a_master_tasks_run_in_the_driver(tmp_path: Path) -> None:
     assert cluster.of(settings(tmp_path, f'[spark]\n{SECRET}\n"spark.pyspark.python" = "p"'), "orders") is None
 
 
+def test_tasks_stay_here_if_somebody_says_so(tmp_path: Path) -> None:
+    on_it = settings(tmp_path, table(MASTER, SECRET))
+    here = settings(tmp_path, table(MASTER, SECRET), DELTAWORKS_SPARK_TASKS="here")
+
+    assert (cluster.of(here, "orders"), cluster.of(on_it, "orders") is None) == (None, False)
+    assert here.environment()["DELTAWORKS_SPARK_TASKS"] == "here"
+    assert "DELTAWORKS_SPARK_TASKS" not in on_it.environment()
+
+
 def test_a_cluster_has_master_python_secret_and_cores(tmp_path: Path) -> None:
     found = cluster.of(settings(tmp_path, table(MASTER, SECRET)), "orders")
 
