@@ -19,9 +19,10 @@ from deltaworks.lakehouse import log
 from deltaworks.object_path import ObjectPath
 from deltaworks.runtime.replay.executors import Executor, InProcess
 from deltaworks.runtime.replay.host import ReplayHost, read_progress
-from deltaworks.runtime.replay.keeping import Kept, bring
+from deltaworks.runtime.replay.keeping import Kept, KeptState, bring
 from deltaworks.runtime.replay.runner import ChunkRunner
 from deltaworks.runtime.replay.task_chunks import ChunkResult, RunPaths, TaskChunk, Work
+from deltaworks.runtime.state.changelog import FANOUT
 from deltaworks.settings import Settings
 from deltaworks.testing.topics import RawRecord
 from tests.hosts.in_process import InProcessStream
@@ -218,6 +219,30 @@ def test_a_replay_that_dies_anywhere_goes_on_elsewhere(stream: InProcessStream, 
     host(stream, run, Machines(run.local.parent)).run(steps)
 
     assert deaths or point == "delta.before_pages", "a table without windows has no pages"
+    assert_same(stream, run)
+
+
+def test_a_chunk_that_begins_again_finds_what_it_has_merged(tmp_path: Path, run: RunPaths) -> None:
+    stream = streamed(all_kinds, tmp_path / "home")
+    steps, merged = steps_of(stream), 0
+    original = KeptState.remove_segment
+
+    def dying(self: KeptState, segment_id: int) -> None:
+        nonlocal merged
+        original(self, segment_id)
+        merged += 1
+        if merged == FANOUT:
+            faults.arm(_raise)
+
+    def _raise(point: str) -> None:
+        raise InjectedFault(point)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(InjectedFault):
+        patch.setattr(KeptState, "remove_segment", dying)
+        host(stream, run, Machines(run.local.parent), max_records=1).run(steps)
+    faults.arm(None)
+    host(stream, run, Machines(run.local.parent / "others"), max_records=1).run(steps)
+
     assert_same(stream, run)
 
 

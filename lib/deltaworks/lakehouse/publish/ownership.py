@@ -325,10 +325,13 @@ def _prepare(
     kept = ""
     if schema.role is not Role.ARCHIVE:
         removed = [as_file(path, entry) for path, entry in log.files.items()]
-        for path, entry in staging.log(schema.name).files.items():
-            if not (log.path / path).exists():  # of an attempt that was interrupted
-                files.link(staging.root / schema.name / path, log.path / path)
-            added.append(as_file(path, entry))
+        staged = staging.log(schema.name).files
+        added = [as_file(path, entry) for path, entry in staged.items()]
+        files.link_all(
+            (staging.root / schema.name / path, log.path / path)
+            for path in staged
+            if not (log.path / path).exists()  # of an attempt that was interrupted
+        )
         files.sync([log.path / file.path for file in added])
         kept = _kept(log.path).keep(request.run_id, _HANDED_OVER, wall_ms(), (file.path for file in removed))
     return TableHandover(

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
-from deltaworks.files import link
+from deltaworks.files import link_all
 from deltaworks.lakehouse import layout, parquet, row_origins, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
 from deltaworks.lakehouse.log import DeltaLog, FileEntry
@@ -173,6 +173,8 @@ class Replacing:
 
     def __init__(self, committer: TableCommitter, staging: Staging, scope: Scope) -> None:
         self._committer, self._staging, self._scope = committer, staging, scope
+        self._links: list[tuple[Path, Path]] = []
+        """Files of staging, and what they are called in production."""
 
     def make(self, table: OpenTable) -> Replacement:
         """Makes the files of one table on disk, and what has to be committed."""
@@ -188,6 +190,8 @@ class Replacing:
                     f"'{table.schema.name}' is a table of {role.value}, which a replay reads and does not replace.",
                     hint="publish the tables that the pipeline computes",
                 )
+        link_all(self._links)
+        self._links.clear()
         parquet.sync(self._committer.root, table.schema.name, made.added)
         return made
 
@@ -255,7 +259,7 @@ class Replacing:
 
     def _link(self, table: OpenTable, path: str, entry: FileEntry) -> NewFile:
         new = _renamed(layout.PUBLISHED, path, table.tag)
-        link(self._staging.root / table.schema.name / path, table.log.path / new)
+        self._links.append((self._staging.root / table.schema.name / path, table.log.path / new))
         return as_file(new, entry)
 
     def _write(

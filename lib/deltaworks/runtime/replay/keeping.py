@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from deltaworks.errors import KafkaReadError, StateError
+from deltaworks.errors import StateError
 from deltaworks.faults import reach
 from deltaworks.files import replace_file, side_by_side, write_new
 from deltaworks.kernel.stores.state import StoreChanges
@@ -56,9 +56,6 @@ _log = logging.getLogger(__name__)
 
 class OnDisk:
     """Durable local stores, for processes of one machine."""
-
-    again_after: tuple[type[Exception], ...] = (KafkaReadError,)
-    """What a second attempt may get over."""
 
     def __init__(self, paths: RunPaths, plan: Plan) -> None:
         self._paths, self._plan = paths, plan
@@ -115,9 +112,6 @@ class OnDisk:
 class InStore:
     """A changelog per task in an object store; local stores are copies."""
 
-    again_after: tuple[type[Exception], ...] = (KafkaReadError, StateError)
-    """See `OnDisk`. An attempt that was given up, and still runs, may hold a local store."""
-
     def __init__(self, paths: RunPaths, plan: Plan) -> None:
         self._paths, self._plan = paths, plan
 
@@ -136,6 +130,15 @@ class InStore:
         with suppress(FileNotFoundError):
             return _read(place)
         self._hear(chunk)
+        try:
+            return self._attempt(chunk, process, place)
+        except StateError as error:  # or an attempt that was given up still holds the store
+            _log.warning("%s It is thrown away and filled again.", error.message)
+        for task in chunk.members:
+            discard(local_path(self._paths.state, *task))
+        return self._attempt(chunk, process, place)
+
+    def _attempt(self, chunk: TaskChunk, process: Process, place: Path) -> ChunkResult:
         with ExitStack() as opened:
             states = [
                 KeptState(self._paths.kept(task), task, data)
@@ -178,14 +181,9 @@ class InStore:
         local = LocalStore.copy(path, stores)
         try:
             open_store(local, state)
-        except StateError as error:
-            _log.warning("%s It is thrown away and filled again.", error.message)
-            try:
-                local.discard()
-                open_store(local, state)
-            except BaseException:
-                local.close()
-                raise
+        except BaseException:
+            local.close()
+            raise
         return local
 
 

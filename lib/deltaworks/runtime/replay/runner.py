@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 
+from deltaworks.errors import KafkaReadError
 from deltaworks.faults import reach
 from deltaworks.kafka.limits import STOCK_LIMIT
 from deltaworks.kafka.ranges import Range
@@ -51,7 +52,7 @@ class ChunkRunner:
             KafkaReadError: also with a new reader.
             StateError: the local stores are ahead of this chunk, or cannot be read.
         """
-        with suppress(*self._keeping.again_after):
+        with suppress(KafkaReadError):
             return self._keeping.run(chunk, self._process)
         return self._keeping.run(chunk, self._process)  # outside the handler: dead letters tell where they were raised
 

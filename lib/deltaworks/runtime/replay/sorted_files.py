@@ -125,8 +125,7 @@ class SortedFile:
     """The records of one topic-partition by time; keeps the group of rows that was read last."""
 
     def __init__(self, path: Path) -> None:
-        self._opened = opened(path)
-        self._file = pq.ParquetFile(self._opened)
+        self._file = pq.ParquetFile(opened(path) if isinstance(path, ObjectPath) else path)
         metadata = self._file.metadata
         self._starts = [0]
         for group in range(metadata.num_row_groups):
@@ -169,8 +168,7 @@ class SortedFile:
             start, group = self._starts[group] + end, group + 1
 
     def close(self) -> None:
-        self._file.close()
-        self._opened.close()
+        self._file.close(force=True)
 
     def _group(self, group: int) -> pa.Table:
         if self._at_hand is None or self._at_hand[0] != group:
