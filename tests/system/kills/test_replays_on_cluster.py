@@ -30,7 +30,7 @@ from tests.system.kills.machines import Machines, machines
 from tests.system.kills.store_under_kills import stored
 from tests.system.kills.stream_under_kills import StreamUnderKills
 
-RECORDS, BATCH = 3_000, 400
+RECORDS, BATCH = 3_000, 200
 TABLES = ("enriched_orders", "order_counts", "user_revenue", "dead_letters", "users")
 POINTS = ("replay.step", "replay.result_written", "replay.local_committed")
 """At each, a Python worker of an executor is killed."""
@@ -59,16 +59,10 @@ class Replays:
     def staged(self, settings: Settings, order: Order) -> list[tuple[str, Any]]:
         """What a replay has made, table by table, as production sees it; it is thrown away."""
         run = self.start(settings, order=order)
-        advance(run, "compare")
+        on_spark(run, "compare")
         found = msgspec.json.decode(run.paths.comparison.read_bytes(), type=Comparison)
         runs.discard(settings, run.plan.run_id)
         return [(table.table, table.rows) for table in found.tables]
-
-
-@pytest.fixture(scope="module")
-def patch() -> Iterator[pytest.MonkeyPatch]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
 
 
 @pytest.fixture
@@ -83,10 +77,16 @@ def replays(orders_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Itera
         yield Replays(stream, cluster, store.settings)
 
 
+def on_spark(run: ReplayRun, until: Phase) -> list[str]:
+    """As `advance`, in a JVM of its own."""
+    with own_jvm():
+        return advance(run, until)
+
+
 def advance(run: ReplayRun, until: Phase) -> list[str]:
     """Goes on with a replay; returns what it says of its progress."""
     said: list[str] = []
-    with own_jvm(), run.held():
+    with run.held():
         run.advance(until, lambda phase: said.append, work)
     return said
 
@@ -100,18 +100,15 @@ def shared(settings: Settings) -> list[Path]:
 def test_a_replay_on_a_cluster_publishes_what_is_right_although_executors_are_killed(replays: Replays) -> None:
     cluster, settings = replays.cluster, replays.there
     run = replays.start(settings, *TABLES)
-    for point in POINTS:
-        replays.stream.order(point, "kill")
-    killer = threading.Thread(target=lambda: _kill_both(cluster))
+    killer = threading.Thread(target=_kill, args=(replays,))
     killer.start()
-    said = advance(run, "gate")
+    said = on_spark(run, "gate")
     killer.join()
 
     assert isinstance(run.paths.tables, ObjectPath) and shared(settings)
     assert len([line for line in said if "records, " in line]) > RECORDS // BATCH, "a chunk per batch"
     assert cluster.kills == ["executor", "executor"]
-    for point in POINTS:
-        replays.stream.await_order(point)
+    assert replays.stream.outcome.injected == [*POINTS]
     assert run.paths.read_state().differences == 0 and run.paths.read_state().passed
 
     advance(run, "clean")
@@ -120,8 +117,11 @@ def test_a_replay_on_a_cluster_publishes_what_is_right_although_executors_are_ki
     assert (run.paths.root.exists(), shared(settings)) == (False, [])
 
 
-def _kill_both(cluster: Machines) -> None:
-    """An executor of each worker, once it has run a task."""
+def _kill(replays: Replays) -> None:
+    """Python workers at each point, then an executor of each worker, once it has run a task."""
+    cluster = replays.cluster
+    for point in POINTS:
+        replays.stream.inject(point, "kill")
     for number in (0, 1):
         cluster._until(lambda number=number: cluster.has_run(number), f"worker {number} runs no task")
         cluster.kill_executor(number)
