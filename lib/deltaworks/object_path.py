@@ -68,6 +68,12 @@ class Bucket(Protocol):
     def delete(self, keys: Iterable[str]) -> None:
         """Removes objects, if they are there."""
 
+    def end_uploads(self, prefix: str) -> int:
+        """Ends uploads in parts to keys that begin with a prefix, whoever makes them; returns how many there were."""
+
+    def keeps_versions(self) -> bool:
+        """Whether the store keeps objects that were replaced or deleted, or has kept them once."""
+
     def files(self, prefix: str) -> Any:
         """The `files.Files` below a prefix."""
 

@@ -294,6 +294,23 @@ class S3Bucket:
             else:
                 self._ask(partial(self._delete_all, some), "delete", f"{some[0]} and {len(some) - 1} others")
 
+    def end_uploads(self, prefix: str) -> int:
+        place: dict[str, Any] = {"Bucket": self.name, "Prefix": prefix}
+        found = list[Any]()
+        while True:
+            page = self._ask(partial(self._client.list_multipart_uploads, **place), "list", f"uploads to {prefix}")
+            found += page.get("Uploads", [])
+            if not page.get("IsTruncated"):
+                break
+            place |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+        for each in found:
+            self._ask(partial(self._end_upload, each["Key"], each["UploadId"]), "delete", each["Key"])
+        return len(found)
+
+    def keeps_versions(self) -> bool:
+        told = self._ask(lambda: self._client.get_bucket_versioning(Bucket=self.name), "look at", "the versioning")
+        return told.get("Status") in ("Enabled", "Suspended")
+
     def files(self, prefix: str) -> S3Files:
         return S3Files(self, prefix)
 
@@ -369,6 +386,13 @@ class S3Bucket:
             with suppress(ClientError, BotoCoreError):
                 self._client.abort_multipart_upload(**place, UploadId=upload)
             raise
+
+    def _end_upload(self, key: str, upload: str) -> None:
+        try:
+            self._client.abort_multipart_upload(Bucket=self.name, Key=key, UploadId=upload)
+        except ClientError as error:
+            if _code(error) != "NoSuchUpload":
+                raise
 
     def _pages(self, prefix: str, **more: Any) -> Iterator[Any]:
         place: dict[str, Any] = {"Bucket": self.name, "Prefix": prefix, **more}

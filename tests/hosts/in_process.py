@@ -23,7 +23,7 @@ from deltaworks.control.checkpoint import CheckpointPlan, write_plan
 from deltaworks.control.intents import Intent, Intents, token
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.files import LocalFiles
+from deltaworks.files import files_in
 from deltaworks.kafka import admin, control_topic
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.stores.state import StoreChanges
@@ -105,7 +105,7 @@ class InProcessStream:
         )
         if switched_to is None:
             write_plan(self.paths.current.plan, self.checkpoint)
-        self.intents = Intents(LocalFiles(self.paths.current.intents))
+        self.intents = Intents(files_in(self.paths.current.intents))
         self._source = source_config(
             pipeline, self.plan, settings, self._partitions, self._routing, checkpoint=self.checkpoint,
             intents=self.paths.current.intents, drain_file=self.paths.drain(1), tick_file=self.paths.next_tick,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltaworks.control import fence
+from deltaworks.control import checkpoint_folders, fence
 from deltaworks.control.checkpoint import stored_plan
+from deltaworks.object_path import ObjectPath
 from deltaworks.runtime.state.recovery import encode_header, local_path
 from deltaworks.settings import Settings
 from deltaworks.spark.checkpoint_files import LoggedOffsets
@@ -21,7 +22,10 @@ class Stopping:
 
     def stop(self) -> None:
         """Leaves what Spark leaves."""
-        stream, spark = self.stream, self.stream.paths.current.spark
+        stream, checkpoint = self.stream, self.stream.paths.current
+        in_store = isinstance(checkpoint.root, ObjectPath) and not checkpoint.spark.exists()
+        generation = fence.read(stream.paths.fence)
+        spark = checkpoint_folders.following(checkpoint.root, generation) if in_store else checkpoint.spark
         for folder in ("offsets", "commits"):
             (spark / folder).mkdir(parents=True, exist_ok=True)
         (spark / "metadata").write_text('{"id":"a"}')
@@ -31,6 +35,8 @@ class Stopping:
             (spark / "offsets" / number).write_bytes(logged.encode())
             (spark / "commits" / number).write_text('v1\n{"nextBatchWatermarkMs":0}')
         (spark / "state").mkdir(exist_ok=True)
+        if in_store:
+            checkpoint_folders.complete(checkpoint.root, spark)
 
     def read(self, settings: Settings, name: str, checkpoint: Path, folder: Path, scratch: Path) -> None:
         """In the place of Spark, see `stored_state.read`."""

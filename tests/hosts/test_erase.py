@@ -1,5 +1,7 @@
 """`deltaworks erase` of a stopped stream: all goes, a refusal changes nothing, and what was cut off is completed.
 
+In a home, with the tables in an object store, and with all that lasts there.
+
 `tests/system/analysts/erased.py` does it to a stream that runs.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +20,45 @@ import pytest
 from typer.testing import CliRunner
 
 from deltaworks.cli.app import app
+from deltaworks.config import Reference
 from deltaworks.control import batches, erasures, jobs
 from deltaworks.erase import erasing, state
 from deltaworks.errors import ConfigurationError, ConflictError, IncompatibleCheckpointError, TransientError
+from deltaworks.files import local_side
 from deltaworks.lakehouse import cuts, retention
+from deltaworks.object_path import ObjectPath
+from deltaworks.object_store import S3Bucket
 from deltaworks.replay import runs
 from deltaworks.settings import Settings
 from deltaworks.topology.persons import Person
-from tests.hosts.test_erasing import ENTRIES, OTHER, PERSON, THEIRS, Visiting
+from tests.hosts.test_erasing import ENTRIES, OTHER, PERSON, THEIRS, Visiting, failing_at
 from tests.spark.pipelines import counting, visiting
+from tests.support import object_stores
 
 NOBODY = "postgresql://127.0.0.1:1/nobody"
+KILLS = (
+    "erase.made", "erase.switched", "erase.deleted", "erase.done:state", "rewriting.files_written:pages",
+    "rewriting.committed:visit_counts", "rewriting.between:visit_counts", "rewriting.log_made:visitors",
+    "rewriting.exchanged:visit_counts", "erase.done:rows", "erase.done:documents", "erase.done:texts",
+)  # fmt: skip
 
 
-@pytest.fixture
-def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Visiting]:
-    made = Visiting.begun(tmp_path)
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    """A server of S3."""
+    with object_stores.moto() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["home", "tables in a store", "everything in a store"])
+def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Visiting]:
+    settings = replace(Settings.from_environment({}), home=tmp_path / "home")
+    if request.param != "home":
+        place = f"s3://{object_stores.BUCKET}/{tmp_path.name}"
+        values = replace(settings.values, tables={("s3", ""): reached(request.getfixturevalue("store"))})
+        storage = place if request.param == "everything in a store" else None
+        settings = replace(settings, values=values, tables_address=f"{place}/tables", storage_address=storage)
+    made = Visiting.begun(settings.home, settings)
     made.stream.committer.refresh_snapshots(force=True)
     made.stream.committer.settled(made.stream.batch_id - 1)
     made.stream.committer.publish_cut()
@@ -40,6 +66,12 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Visitin
     monkeypatch.setattr(state, "erase", partial(state.erase, read=lambda *arguments: made.read(*arguments)))
     yield made
     made.stream.close()
+
+
+def reached(endpoint: str) -> dict[str, str | Reference]:
+    """What `[s3]` says of the store."""
+    keys = {"access_key": "tests", "secret_key": "tests"}
+    return {"endpoint": endpoint, "region": "us-east-1", "path_style": "true", **keys}
 
 
 def settings_of(stopped: Visiting) -> Settings:
@@ -50,17 +82,23 @@ def erase(stopped: Visiting, key: str = THEIRS) -> erasures.Erasure:
     return erasing.erase(settings_of(stopped), "visiting", Person.of(key), by="ada", reason="asked")
 
 
-def files_with(home: Path, key: str) -> list[str]:
-    return [
-        path.relative_to(home).as_posix()
-        for path in sorted(home.rglob("*"))
-        if path.is_file() and key in _content(path)
-    ]
+def files_with(stopped: Visiting, key: str) -> list[str]:
+    """Files of the home and objects of its store that have a key in any form."""
+    return sorted(str(path) for path, data in _bytes(stopped).items() if key in str(path) or key in _text(path, data))
 
 
-def _content(path: Path) -> str:
-    plain = path.read_bytes().decode("utf-8", "replace")
-    return plain + str(pq.ParquetFile(path).read().to_pydict()) if path.suffix == ".parquet" else plain
+def _text(path: Path, data: bytes) -> str:
+    plain = data.decode("utf-8", "replace")
+    return plain + str(pq.ParquetFile(BytesIO(data)).read().to_pydict()) if path.suffix == ".parquet" else plain
+
+
+def _bytes(stopped: Visiting) -> dict[Path, bytes]:
+    """All files of the home, and all objects of its store."""
+    home, tables = stopped.home, stopped.stream.settings.tables
+    found = [path for path in home.rglob("*") if path.is_file()]
+    if isinstance(tables, ObjectPath):
+        found += [path for path, _ in tables.parent.files()]
+    return {path: path.read_bytes() for path in found}
 
 
 def log(stopped: Visiting) -> Path:
@@ -72,29 +110,29 @@ def log(stopped: Visiting) -> Path:
 
 def test_nothing_of_a_person_is_left(stopped: Visiting) -> None:
     told = log(stopped)
-    retention.pin(stopped.home / "tables", "audit", "visiting", by="ada")
-    assert len(files_with(stopped.home, THEIRS)) > 8
+    retention.pin(stopped.stream.settings.tables, "audit", "visiting", by="ada")
+    assert len(files_with(stopped, THEIRS)) > 8
 
     done = erase(stopped)
 
-    assert files_with(stopped.home, THEIRS) == [] and files_with(stopped.home, OTHER)
+    assert files_with(stopped, THEIRS) == [] and files_with(stopped, OTHER)
     assert {name: done.taken[f"store {name}"] for name in ENTRIES} == ENTRIES
     assert done.taken["table visitors"] == done.taken["table visit_counts"] == 1
     assert done.taken["file logs/visiting.log"] == 1 and f"\n{OTHER} too\n" in told.read_text()
     assert {"topic visits", "topic visitors", "topic named-visits"} <= set(done.left)
-    assert not [place for place in done.left if place.startswith("file ")]
+    assert not [place for place in done.left if place.startswith(("file ", "object ", "bucket "))]
     assert (done.requested_by, done.reason) == ("ada", "asked") and done.done_ms is not None
     assert erasures.erasures(stopped.stream.paths) == [done]
-    for cut in (cuts.required(stopped.home / "tables", "visiting"), *_pinned(stopped)):
+    for cut in (cuts.required(stopped.stream.settings.tables, "visiting"), *_pinned(stopped)):
         for table in cut.tables:
-            assert cuts.opened(stopped.home / "tables", cut, table) is not None
+            assert cuts.opened(stopped.stream.settings.tables, cut, table) is not None
     stopped.go_on()
     stopped.visit({THEIRS: "again", OTHER: "again"})
     assert stopped.counts() == {THEIRS: 1, OTHER: 3}
 
 
 def _pinned(stopped: Visiting) -> list[cuts.Cut]:
-    return list(retention.pinned(stopped.home / "tables", "audit").values())
+    return list(retention.pinned(stopped.stream.settings.tables, "audit").values())
 
 
 def test_the_record_says_up_to_where_replays_leave_the_person_out(stopped: Visiting) -> None:
@@ -109,25 +147,22 @@ def test_the_record_says_up_to_where_replays_leave_the_person_out(stopped: Visit
 
 def test_looking_changes_nothing(stopped: Visiting) -> None:
     log(stopped)
-    before = _bytes(stopped.home)
+    before = _bytes(stopped)
     found = erasing.find(settings_of(stopped), "visiting", PERSON)
-    assert _bytes(stopped.home) == before
+    assert _bytes(stopped) == before
     assert found.tables["visit_counts"] == 1 and found.columns["visit_counts"] == ["key"] and found.texts == 1
     assert found.columns["pages"] == ["key", "value"] and "topic visits" in found.left
-
-
-def _bytes(home: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
 
 def refused(stopped: Visiting, error: type[Exception], said: str) -> None:
     paths = stopped.stream.paths
     lock = paths.fence.with_name(f"{paths.fence.name}.lock")
-    kept = (paths.lease, paths.fence, lock, paths.erasures / "salt")  # who asks takes the lease
-    before = {path: data for path, data in _bytes(stopped.home).items() if path not in kept}
+    machine = local_side(paths.fence.parent) / "machine"
+    kept = (paths.lease, paths.fence, lock, machine, paths.erasures / "salt")  # who asks takes the lease
+    before = {path: data for path, data in _bytes(stopped).items() if path not in kept}
     with pytest.raises(error, match=said):
         erase(stopped)
-    assert {path: data for path, data in _bytes(stopped.home).items() if path not in kept} == before
+    assert {path: data for path, data in _bytes(stopped).items() if path not in kept} == before
 
 
 def test_a_pipeline_that_never_ran_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +202,43 @@ def test_a_full_disk_leaves_a_record_and_is_completed(stopped: Visiting, monkeyp
 
     assert done.id == begun[0].id and done.done_ms is not None
     assert {name: done.taken[f"store {name}"] for name in ENTRIES} == ENTRIES, "counted once"
-    assert files_with(stopped.home, THEIRS) == []
+    assert files_with(stopped, THEIRS) == []
+
+
+@pytest.mark.parametrize("stopped", ["everything in a store"], indirect=True)
+@pytest.mark.parametrize("point", KILLS)
+def test_who_is_killed_anywhere_calls_again_and_nothing_is_left_in_the_store(stopped: Visiting, point: str) -> None:
+    with failing_at(point, 1):
+        erase(stopped)
+
+    done = erase(stopped)
+
+    assert files_with(stopped, THEIRS) == [] and files_with(stopped, OTHER)
+    assert [each.id for each in erasures.erasures(stopped.stream.paths)] == [done.id]
+    stopped.go_on()
+    stopped.visit({THEIRS: "again", OTHER: "again"})
+    assert stopped.counts() == {THEIRS: 1, OTHER: 3}
+
+
+@pytest.mark.parametrize("stopped", ["everything in a store"], indirect=True)
+def test_uploads_that_nobody_completes_are_ended_and_what_is_beyond_reach_is_said(
+    stopped: Visiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = object_stores.access().client()
+    folders = stopped.stream.settings.tables / "pages", stopped.stream.paths.lasting
+    for folder in folders:
+        assert isinstance(folder, ObjectPath)
+        place: Any = {"Bucket": folder.bucket, "Key": f"{folder.key}/large"}
+        upload = client.create_multipart_upload(**place)["UploadId"]
+        client.upload_part(**place, UploadId=upload, PartNumber=1, Body=THEIRS.encode())
+    monkeypatch.setattr(S3Bucket, "keeps_versions", lambda self: True)
+
+    done = erase(stopped)
+
+    assert not client.list_multipart_uploads(Bucket=object_stores.BUCKET).get("Uploads")
+    assert {f"unfinished uploads to {folder}" for folder in folders} <= done.taken.keys()
+    assert [place for place in done.left if place.startswith(f"bucket {object_stores.BUCKET}, which keeps earlier")]
+    assert [place for place in done.left if place.startswith("other machines that have run visiting")]
 
 
 def command(stopped: Visiting, monkeypatch: pytest.MonkeyPatch, *arguments: str, typed: str = "") -> Any:
@@ -183,12 +254,12 @@ def test_the_commands_say_what_goes_what_went_and_what_stays(
 
     asked = command(stopped, monkeypatch, "erase", "visiting", "--key", THEIRS)
     assert isinstance(asked.exception, ConfigurationError) and "--yes" in str(asked.exception)
-    assert files_with(stopped.home, THEIRS)
+    assert files_with(stopped, THEIRS)
 
     done = command(stopped, monkeypatch, "erase", "visiting", "--key", "-", "--yes", "--json", typed=f"{THEIRS}\n")
     assert done.exit_code == 0, done.output
     assert msgspec.json.decode(done.stdout)["taken"]["table visit_counts"] == 1
-    assert files_with(stopped.home, THEIRS) == []
+    assert files_with(stopped, THEIRS) == []
 
     listed = command(stopped, monkeypatch, "erasures", "--json")
     assert [each["pipeline"] for each in msgspec.json.decode(listed.stdout)["erasures"]] == ["visiting"]

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from deltaworks import faults
 from deltaworks.control.checkpoint import stored_plan
@@ -20,6 +19,7 @@ from deltaworks.erase import state
 from deltaworks.erase.state import StateErased
 from deltaworks.errors import ConflictError, IncompatibleCheckpointError
 from deltaworks.files import LocalFiles
+from deltaworks.lakehouse.reading import dataset
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
 from deltaworks.spark.checkpoint_files import LoggedOffsets
@@ -41,8 +41,9 @@ class Visiting(Stopping):
     """The pipeline `visiting`, stopped after its first batches."""
 
     @classmethod
-    def begun(cls, home: Path) -> Visiting:
-        settings = replace(Settings.from_environment({}), home=home)
+    def begun(cls, home: Path, settings: Settings | None = None) -> Visiting:
+        """In a home, whose settings may say that tables or more are in an object store."""
+        settings = settings or replace(Settings.from_environment({}), home=home)
         kafka = MemoryKafka({"visitors": 2, "visits": 2, "named-visits": 2})
         made = cls(InProcessStream(visiting, settings, kafka=kafka))
         for key in (THEIRS, OTHER):
@@ -77,7 +78,7 @@ class Visiting(Stopping):
         return sorted(name for name, content in self.contents().items() if key.encode() in content or key in name)
 
     def counts(self) -> dict[str, int]:
-        rows = DeltaTable(self.stream.settings.tables / "visit_counts").to_pyarrow_table().to_pylist()
+        rows = dataset(self.stream.settings.tables / "visit_counts").to_table().to_pylist()
         return {row["key"]: row["value"] for row in rows}
 
 

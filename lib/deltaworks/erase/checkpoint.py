@@ -11,7 +11,7 @@ Whoever is killed in between calls again with the same id, and it is completed. 
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ import msgspec
 from deltaworks import formats
 from deltaworks.control.paths import CheckpointPaths, PipelinePaths
 from deltaworks.faults import reach
-from deltaworks.files import replace_file, sync_folder
+from deltaworks.files import delete, remove_tree, replace_file, sync_folder
 from deltaworks.spark import handover
 from deltaworks.spark.handover import ERASED, OpenStore
 from deltaworks.spark.stopped import StoppedStream
@@ -81,6 +81,8 @@ def switch(paths: PipelinePaths, erasure_id: str) -> None:
 def complete(paths: PipelinePaths, erasure_id: str, made: Made) -> Made:
     """Deletes the state of all checkpoints before this one, of those that were undone, and of those never switched to.
 
+    In an object store too, and what belongs to them on this machine.
+
     Their plans and intents stay: they have offsets and code, and nothing of records.
     """
     if made.complete:
@@ -91,19 +93,29 @@ def complete(paths: PipelinePaths, erasure_id: str, made: Made) -> Made:
         for folder in (*ended.all_of_spark, ended.local, ended.initial_state, ended.trash):
             _remove(folder)
             reach("erase.deleted")
-    for folder in paths.checkpoints.iterdir():
-        if folder.name not in switched:
-            _remove(folder)
-            reach("erase.deleted")
+        delete([ended.moved_pages])  # has bounds of rows
+    for checkpoints in dict.fromkeys((paths.checkpoints, paths.root / paths.checkpoints.name)):
+        for folder in _folders(checkpoints):
+            if folder.name not in switched:
+                _remove(folder)
+                reach("erase.deleted")
     _remove(paths.scratch)
     done = msgspec.structs.replace(made, complete=True)
     _save(paths.checkpoint_of(name_of(erasure_id)), done)
     return done
 
 
+def _folders(checkpoints: Path) -> Iterator[Path]:
+    """The folders of all checkpoints, hidden ones too."""
+    try:
+        yield from list(checkpoints.iterdir())
+    except FileNotFoundError:
+        return
+
+
 def _remove(folder: Path) -> None:
     if folder.exists():
-        shutil.rmtree(folder)
+        remove_tree(folder, strict=True)
     if folder.parent.exists():
         sync_folder(folder.parent)
 

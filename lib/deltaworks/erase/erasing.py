@@ -1,9 +1,9 @@
 """Deletes a person's data from all that a pipeline has written: state, tables, records of publications, logs.
 
 While no driver runs, in this order: the state, so that no later update brings a value back (`state`); each table, in
-all of its versions (`rows`, `lakehouse.rewriting`); the documents that name files of tables; files of text (`texts`).
-What cannot be deleted here is listed. Each step leaves everything consistent, so a command that was killed can be given
-again, and the stream can run in between.
+all of its versions (`rows`, `lakehouse.rewriting`); the documents that name files of tables; files of text (`texts`);
+in an object store, uploads that nobody completes. What cannot be deleted here is listed. Each step leaves everything
+consistent, so a command that was killed can be given again, and the stream can run in between.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from deltaworks.lakehouse.publish import ownership, publication
 from deltaworks.lakehouse.rewriting import Successors, Unwanted
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas
 from deltaworks.lakehouse.writes import NewFile
-from deltaworks.remote import require_home
+from deltaworks.object_path import ObjectPath
 from deltaworks.replay import quiet
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
@@ -81,7 +81,6 @@ def find(settings: Settings, name: str, person: Person) -> Found:
     Raises:
         ConfigurationError: there is no such pipeline, or it has not run here.
     """
-    require_home(settings.remote or settings.storage, "`deltaworks erase`")
     pipeline, paths = _opened(settings, name)
     mine, others = _tables(settings, pipeline, person)
     found = {table.name: rewriting.find(settings.tables / table.name, table.unwanted) for table in mine}
@@ -111,9 +110,10 @@ def erase(
         ConfigurationError: there is no such pipeline, or it has not run here.
         ConflictError: a replay, a publication or a batch is not finished. Nothing has changed.
         IncompatibleCheckpointError: the code in jobs/ has another topology than the stream. Nothing has changed.
-        TransientError: the disk is full, for instance; the same command completes it.
+        TransientError: the disk is full or the object store does not answer, for instance; the same command completes
+            it.
+        FencedError: a newer generation runs, perhaps on another machine; the same command completes it.
     """
-    require_home(settings.remote or settings.storage, "`deltaworks erase`")
     pipeline, paths = _opened(settings, name)
     _require_quiet(settings, paths, name)
     done: list[Erasure] = []
@@ -125,7 +125,7 @@ def erase(
             begun = erasures.begin(paths, person, name, by=by, reason=reason)
             try:
                 mine, others = _tables(settings, pipeline, person)
-                done.append(_Erasing(settings, pipeline, paths, person, begun, report, mine, others).run())
+                done.append(_Erasing(settings, pipeline, paths, person, begun, report, generation, mine, others).run())
             except OSError as error:
                 raise TransientError(
                     f"The data could not be deleted everywhere: {error}.",
@@ -166,6 +166,8 @@ class _Erasing:
     person: Person
     begun: Erasure
     report: Report
+    generation: int
+    """Of the drivers, and higher than that of all before."""
     tables: list[_Table]
     """Those of the pipeline, and of nobody."""
     others: list[_Table]
@@ -174,7 +176,7 @@ class _Erasing:
     def run(self) -> Erasure:
         taken = dict(self.begun.taken)
         left: list[str] = []
-        for step in (self._state, self._rows, self._documents, self._texts):
+        for step in (self._state, self._rows, self._documents, self._texts, self._uploads):
             for place, count in step():
                 if count:
                     taken[place] = taken.get(place, 0) + count
@@ -183,6 +185,7 @@ class _Erasing:
         self._registry()
         left += _of_others(self.settings, self.others)
         left += places.remaining(self.settings, self.paths, self.person)
+        left += places.beyond_reach(self.settings, self.paths)
         left += places.topics_of(self.pipeline)
         done = msgspec.structs.replace(
             self.begun,
@@ -205,7 +208,9 @@ class _Erasing:
         for table in self.tables:
             self.report(f"the table {table.name}")
             path = self.settings.tables / table.name
-            taken = rewriting.take(path, table.schema, table.unwanted, self.begun.id, metadata)
+            taken = rewriting.take(
+                path, table.schema, table.unwanted, self.begun.id, metadata, generation=self.generation
+            )
             yield f"table {table.name}", taken.rows
             yield f"table {table.name}, older files", taken.older
 
@@ -230,6 +235,15 @@ class _Erasing:
         self.report("logs and documents")
         for file in places.texts_of(self.settings, self.paths):
             yield places.shown(self.settings, file), texts.erase(file, self.person)
+
+    def _uploads(self) -> Iterator[tuple[str, int]]:
+        """Parts of objects that nobody will complete, as a process left them that was killed while it wrote them."""
+        for folder in (self.paths.lasting, *(self.settings.tables / table.name for table in self.tables)):
+            if isinstance(folder, ObjectPath):
+                try:
+                    yield f"unfinished uploads to {folder}", folder.store.end_uploads(f"{folder.key}/")
+                except ConfigurationError as error:
+                    self.report(f"unfinished uploads to {folder} were not searched: {error.message}")
 
     def _registry(self) -> None:
         try:

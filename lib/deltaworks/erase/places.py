@@ -1,4 +1,5 @@
-"""Where a home may have a person's data, beside state and tables: files of text, and what only a search can tell."""
+"""Where a home and an object store may have a person's data, beside state and tables: files of text, and what only a
+search can tell."""
 
 from __future__ import annotations
 
@@ -10,6 +11,9 @@ from deltaworks.control import topics
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.erase import texts
+from deltaworks.errors import ConfigurationError
+from deltaworks.files import contents, walk
+from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
 from deltaworks.topology.persons import Person
 
@@ -31,11 +35,30 @@ def remaining(settings: Settings, paths: PipelinePaths, person: Person) -> list[
         settings.pipelines,
     }
     found = (file for file in (*_files(paths.root), *_files(settings.home, others)) if texts.names(file, person))
-    return [shown(settings, file) for file in found]
+    lasting = [file for file, _ in walk(paths.lasting)] if isinstance(paths.lasting, ObjectPath) else []
+    objects = (file for file, data in zip(lasting, contents(lasting), strict=True) if texts.has(data, person))
+    return [shown(settings, file) for file in (*found, *objects)]
+
+
+def beyond_reach(settings: Settings, paths: PipelinePaths) -> Iterator[str]:
+    """Where the data may be and nobody can look from here: copies that a bucket keeps, other machines."""
+    lasting = {place.bucket: place for place in (settings.tables, paths.lasting) if isinstance(place, ObjectPath)}
+    for name, place in lasting.items():
+        try:
+            if not place.store.keeps_versions():
+                continue
+            which = "keeps"
+        except ConfigurationError:
+            which = "may keep"
+        yield f"bucket {name}, which {which} earlier versions of objects: let it expire noncurrent versions"
+    if isinstance(paths.lasting, ObjectPath):
+        yield f"other machines that have run {paths.root.name}: local stores and logs; delete their homes"
 
 
 def shown(settings: Settings, file: Path) -> str:
     """A file as a place."""
+    if isinstance(file, ObjectPath):
+        return f"object {file}"
     return f"file {file.relative_to(settings.home)}"
 
 

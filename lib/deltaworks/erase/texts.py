@@ -54,7 +54,12 @@ def is_text(file: Path) -> bool:
 def names(file: Path, person: Person) -> bool:
     """Whether a file of any kind names the person, as its bytes are."""
     with _mapped(file, writable=False) as data:
-        return next(_lines(data, person), None) is not None
+        return has(data, person)
+
+
+def has(data: Any, person: Person) -> bool:
+    """Whether bytes name the person."""
+    return next(_lines(data, person), None) is not None
 
 
 class _Empty:

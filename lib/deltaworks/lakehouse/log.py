@@ -73,6 +73,8 @@ class Commit:
 
     added: Sequence[NewFile] = ()
     removed: Sequence[str] = ()
+    partitions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Path of an added file -> its partition values, where they are not those of the path."""
     transactions: Mapping[str, int] = field(default_factory=dict)
     """Application id -> version: batch ids, and times up to which windows are closed."""
     data_change: bool = True
@@ -506,7 +508,8 @@ class DeltaLog:
             )
         self._check_fence()
         others = [version for version in since if not version.is_ours]
-        self._judge(others)
+        if self._schema is not None or self.pipeline is not None:  # else any writer may change it
+            self._judge(others)
         removed = {unquote(action["path"]) for version in since for action in version.removed}
         gone = not removed.isdisjoint(commit.removed)
         if any(self.transactions.get(app) != version for app, version in expected.items()) or (gone and not others):
@@ -576,7 +579,7 @@ class DeltaLog:
             {
                 "add": {
                     "path": layout.quoted(new.path),
-                    "partitionValues": layout.partition_of(new.path),
+                    "partitionValues": commit.partitions.get(new.path, layout.partition_of(new.path)),
                     "size": new.size_bytes,
                     "modificationTime": now_ms,
                     "dataChange": commit.data_change,

@@ -3,7 +3,8 @@
 An ordinary delete leaves the rows in older versions, in files that a publication or the trash keeps, and in the bounds
 that the log has of each file. Here every file with such rows is written again without them, under another name, and a
 new log is made which differs from the old one only in the names, sizes and bounds of these files. The two logs then
-change places in one step, and the old files and the old log are deleted.
+change places in one step, and the old files and the old log are deleted. In an object store the log changes version by
+version instead (`rewriting_in_store`).
 
 Only while its pipeline does not commit to the table. A reader that has opened it before loses its files. Called again
 after a crash, it completes what was begun: the name of a file that is written again follows from that of the old one.
@@ -18,12 +19,11 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
@@ -32,11 +32,13 @@ import pyarrow.parquet as pq
 
 from deltaworks import files
 from deltaworks.faults import reach
-from deltaworks.lakehouse import checkpoints, layout, parquet, row_origins, versions
-from deltaworks.lakehouse.checkpoints import State
+from deltaworks.lakehouse import checkpoints, layout, parquet, rewriting_in_store, row_origins, versions
 from deltaworks.lakehouse.log import Commit, DeltaLog, FileEntry
+from deltaworks.lakehouse.reading import parquet_file
+from deltaworks.lakehouse.renamed_files import Renamed, only_count
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
+from deltaworks.object_path import ObjectPath
 
 _ASIDE = "_rewritten-"
 _NONCE = re.compile(r"-[0-9a-f]{12}\.parquet$")
@@ -98,7 +100,13 @@ def find(table: Path, unwanted: Unwanted) -> Taken:
 
 
 def take(
-    table: Path, schema: TableSchema | None, unwanted: Unwanted, id: str, metadata: Mapping[str, Any] | None = None
+    table: Path,
+    schema: TableSchema | None,
+    unwanted: Unwanted,
+    id: str,
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    generation: int | None = None,
 ) -> Taken:
     """Takes the unwanted rows out, durably.
 
@@ -108,13 +116,17 @@ def take(
         unwanted: what has to go.
         id: what the names of new files are made from; the same for each try.
         metadata: for the table's history.
+        generation: of whoever asks, if the table has a pipeline; in an object store, no earlier one can commit then.
 
     Raises:
+        FencedError: a newer generation has opened the table.
         TableError: the log is damaged.
         OSError: such as a full disk. Readers find the table as before; the next call completes it.
     """
+    log = rewriting_in_store.opened(table, generation) if isinstance(table, ObjectPath) else None
     aside = table / f"{_ASIDE}{id}"
-    _settle(table, aside)
+    if log is None:
+        _settle(table, aside)
     current, counts = _current(table), dict[str, int]()
     renamed: dict[str, NewFile] = {}
     old: list[Path] = []
@@ -123,23 +135,17 @@ def take(
         renamed[file.path] = _write(table, schema, file, id)
         old += file.places
     reach(f"rewriting.files_written:{table.name}")
-    log = _make_log(table, aside, renamed, unwanted)
-    if log is not None:
-        if schema is not None:
-            _commit(log, renamed, metadata or {})
-        checkpoints.write(aside, log.state())
-        reach(f"rewriting.log_made:{table.name}")
-        _exchange(aside / layout.LOG_FOLDER, table / layout.LOG_FOLDER)
-        _bring_later(aside / layout.LOG_FOLDER, table / layout.LOG_FOLDER)
-        reach(f"rewriting.exchanged:{table.name}")
+    told = Renamed(renamed, unwanted.text, id)
+    if log is None:
+        _exchange_logs(table, aside, told, None if schema is None else metadata or {})
+    else:
+        rewriting_in_store.rename(log, told, metadata or {})
     old += [place for place in _torn_versions(table) if unwanted.text(place.read_text(errors="replace"))]
-    for place in old:
-        place.unlink()
-    for folder in {place.parent for place in old}:
-        files.sync_folder(folder)
-    shutil.rmtree(aside, ignore_errors=True)
+    _delete(old)
+    files.remove_tree(aside)
     files.sync_folder(table)
-    return _taken(current, counts)
+    begun = {path for path, new in renamed.items() if new.path in current}  # by a call that was cut off
+    return _taken(current.keys() | begun, counts)
 
 
 class Successors:
@@ -162,15 +168,15 @@ class Successors:
         path = self._by_nonce.get(f"-{_nonce(file.path, self._id)}.parquet")
         if path is not None and file.path not in self._places:
             place = self._places[path][0]
-            with pq.ParquetFile(place) as opened:
+            with parquet_file(place) as opened:
                 rows = opened.read(use_threads=False)
             return NewFile(path, place.stat().st_size, rows.num_rows, _statistics(rows, _fitting(self._schema, rows)))
         if self._unwanted.text(file.statistics):  # a file that is not there any more
-            return msgspec.structs.replace(file, statistics=_only_count(file.statistics))
+            return msgspec.structs.replace(file, statistics=only_count(file.statistics))
         return file
 
 
-def _taken(current: Mapping[str, FileEntry], counts: Mapping[str, int]) -> Taken:
+def _taken(current: Container[str], counts: Mapping[str, int]) -> Taken:
     rows = sum(count for path, count in counts.items() if path in current)
     return Taken(rows, sum(counts.values()) - rows, len(counts))
 
@@ -182,8 +188,9 @@ def _current(table: Path) -> dict[str, FileEntry]:
 
 
 def _files(table: Path, unwanted: Unwanted) -> Iterator[_File]:
-    for path, places in sorted(_places(table).items()):
-        with pq.ParquetFile(places[0]) as file:
+    found = sorted(_places(table).items())
+    for (path, places), data in zip(found, files.contents(places[0] for _, places in found), strict=True):
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
             rows = file.read(use_threads=False)
         mask = unwanted.rows(rows)
         if mask is not None and pc.any(mask).as_py():
@@ -193,13 +200,11 @@ def _files(table: Path, unwanted: Unwanted) -> Iterator[_File]:
 def _places(table: Path) -> dict[str, list[Path]]:
     """Path in the table -> all places of that file; the name of a file is never used for another one."""
     found: dict[str, list[Path]] = {}
-    for folder, inner, names in os.walk(table):
-        inner[:] = sorted(name for name in inner if name not in (layout.LOG_FOLDER, layout.CONTROL_FOLDER))
-        for name in sorted(names):
-            if name.endswith(".parquet") and not name.startswith("."):
-                parts = Path(folder, name).relative_to(table).parts
-                kept = parts[0] in (layout.RETAINED_FOLDER, layout.TRASH_FOLDER)
-                found.setdefault("/".join(parts[2:] if kept else parts), []).append(Path(folder, name))
+    for place, _ in files.walk(table, skip=(layout.LOG_FOLDER, layout.CONTROL_FOLDER)):
+        if place.name.endswith(".parquet") and not place.name.startswith("."):
+            parts = place.relative_to(table).parts
+            kept = parts[0] in (layout.RETAINED_FOLDER, layout.TRASH_FOLDER)
+            found.setdefault("/".join(parts[2:] if kept else parts), []).append(place)
     return {path: sorted(places, key=lambda place: (len(place.parts), place)) for path, places in found.items()}
 
 
@@ -213,20 +218,41 @@ def _write(table: Path, schema: TableSchema | None, file: _File, id: str) -> New
     left = file.rows.filter(pc.invert(file.unwanted))
     path = _renamed(file.path, left.num_rows, id)
     targets = [place.with_name(Path(path).name) for place in file.places]
-    for target in targets:
-        target.unlink(missing_ok=True)  # of a try that was cut off
-    relative = targets[0].relative_to(table).as_posix()
-    if (fitting := _fitting(schema, left)) is not None:
-        origins = parquet.origins(table.parent, fitting, file.places[0].relative_to(table).as_posix())
-        origins = None if origins is None else list(row_origins.chosen(origins, pc.invert(file.unwanted)))
-        written = parquet.write(table.parent, fitting, relative, left, origins)
-    else:
-        pq.write_table(left, targets[0], compression="zstd")
-        written = NewFile(relative, targets[0].stat().st_size, left.num_rows, _statistics(left, None))
+    fitting = _fitting(schema, left)
+    if (size := _written(targets[0])) is None:
+        relative = targets[0].relative_to(table).as_posix()
+        if fitting is not None:
+            origins = parquet.origins(table.parent, fitting, file.places[0].relative_to(table).as_posix())
+            origins = None if origins is None else list(row_origins.chosen(origins, pc.invert(file.unwanted)))
+            size = parquet.write(table.parent, fitting, relative, left, origins).size_bytes
+        else:
+            buffer = pa.BufferOutputStream()
+            pq.write_table(left, buffer, compression="zstd")
+            files.write_new(targets[0], data := buffer.getvalue())
+            size = data.size
     for target in targets[1:]:
+        files.delete([target])
         files.link(targets[0], target)
     files.sync(targets)
-    return msgspec.structs.replace(written, path=path)
+    return NewFile(path, size, left.num_rows, _statistics(left, fitting))
+
+
+def _written(target: Path) -> int | None:
+    """The size of a file that an earlier try has written; None: it has to be written.
+
+    An object is whole if it is there, and a version may name it already.
+    """
+    if isinstance(target, ObjectPath):
+        return files.sizes([target])[0]
+    target.unlink(missing_ok=True)
+    return None
+
+
+def _delete(places: Collection[Path]) -> None:
+    """Removes files durably."""
+    files.delete(places)
+    for folder in {place.parent for place in places}:
+        files.sync_folder(folder)
 
 
 def _renamed(path: str, rows: int, id: str) -> str:
@@ -253,21 +279,40 @@ def _statistics(rows: pa.Table, fitting: TableSchema | None) -> str:
     return parquet.statistics(rows, fitting.statistics)
 
 
-def _make_log(table: Path, aside: Path, renamed: Mapping[str, NewFile], unwanted: Unwanted) -> DeltaLog | None:
+def _exchange_logs(table: Path, aside: Path, told: Renamed, metadata: Mapping[str, Any] | None) -> None:
+    """Makes the new log and lets it change places with the old one, if it is another one.
+
+    Args:
+        table: folder of the table.
+        aside: a folder for the new log, and then for the old one.
+        told: what the new one says.
+        metadata: for the table's history; None: it is not told.
+    """
+    if (log := _make_log(table, aside, told)) is None:
+        return
+    if metadata is not None:
+        _commit(log, told.files, metadata)
+    checkpoints.write(aside, log.state())
+    reach(f"rewriting.log_made:{table.name}")
+    _exchange(aside / layout.LOG_FOLDER, table / layout.LOG_FOLDER)
+    _bring_later(aside / layout.LOG_FOLDER, table / layout.LOG_FOLDER)
+    reach(f"rewriting.exchanged:{table.name}")
+
+
+def _make_log(table: Path, aside: Path, told: Renamed) -> DeltaLog | None:
     """The log with other names; None: it names no such file and tells nothing unwanted."""
     source, target = table / layout.LOG_FOLDER, aside / layout.LOG_FOLDER
     files.make_folder(target)
     changed = False
     for number in versions.numbers(source):
         name = versions.file_name(number)
-        data = _commit_without((source / name).read_bytes(), renamed, unwanted)
+        data = told.commit((source / name).read_bytes())
         changed |= data is not None
         _put(source / name, target / name, data)
     for number, parts in versions.starts(source):
         log = DeltaLog(table)
         log.load(up_to=number)
-        state = _state_without(log.state(), renamed, unwanted)
-        if state is None:
+        if (state := told.state(log.state())) is None:
             for part in parts:
                 _put(part, target / part.name, None)
         else:
@@ -290,52 +335,6 @@ def _put(source: Path, target: Path, data: bytes | None) -> None:
     files.replace_file(target, data, durable=True)
     found = source.stat()
     os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
-
-
-def _commit_without(data: bytes, renamed: Mapping[str, NewFile], unwanted: Unwanted) -> bytes | None:
-    """A commit with other names of files; None: it is as it was. The number of its actions stays."""
-    lines, changed = data.splitlines(), False
-    for at, line in enumerate(lines):
-        try:
-            action = msgspec.json.decode(line, type=dict[str, Any])
-        except msgspec.DecodeError:
-            continue  # a last version that is not whole does not count
-        for kind in ("add", "remove"):
-            if kind in action and (new := _action_without(action[kind], renamed, unwanted)) is not None:
-                lines[at], changed = msgspec.json.encode({**action, kind: new}), True
-    return b"\n".join(lines) + b"\n" if changed else None
-
-
-def _action_without(
-    action: dict[str, Any], renamed: Mapping[str, NewFile], unwanted: Unwanted
-) -> dict[str, Any] | None:
-    new = renamed.get(unquote(action["path"]))
-    if new is not None:
-        told = {"size": new.size_bytes, "stats": new.statistics}
-        return {**action, "path": layout.quoted(new.path), **{name: told[name] for name in told if name in action}}
-    if unwanted.text(action.get("stats") or ""):
-        return {**action, "stats": _only_count(action["stats"])}
-    return None
-
-
-def _state_without(state: State, renamed: Mapping[str, NewFile], unwanted: Unwanted) -> State | None:
-    """A checkpoint's state with other names of files; None: it is as it was."""
-    found, changed = dict[str, FileEntry](), False
-    for path, entry in state.files.items():
-        if (new := renamed.get(path)) is not None:
-            path, entry = new.path, replace(entry, size_bytes=new.size_bytes, statistics=new.statistics)
-            changed = True
-        elif unwanted.text(entry.statistics or ""):
-            entry, changed = replace(entry, statistics=_only_count(entry.statistics or "{}")), True
-        found[path] = entry
-    removed = [(time_ms, renamed[path].path if path in renamed else path) for time_ms, path in state.removed]
-    changed |= removed != list(state.removed)
-    return replace(state, files=found, removed=removed) if changed else None
-
-
-def _only_count(statistics: str) -> str:
-    """Statistics without bounds, of a file that is not there any more."""
-    return json.dumps({"numRecords": json.loads(statistics).get("numRecords", 0)})
 
 
 def _commit(log: DeltaLog, renamed: Mapping[str, NewFile], metadata: Mapping[str, Any]) -> None:

@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 
 from deltaworks import tables
 from deltaworks.batch import delta_tables
+from deltaworks.lakehouse import reading
 from deltaworks.settings import Settings
 from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.lifecycle import up
@@ -145,7 +146,10 @@ def duck(place: Place, wanted: Wanted, at: str | None) -> Opened:
 def polars(place: Place, wanted: Wanted, at: str | None) -> Opened:
     """polars with the versions in the file of the cut."""
     cut = place.cut(at)
-    frames = {table: pl.scan_delta(place.folder / table, version=cut["tables"][table]) for table in wanted}
+    frames = {
+        table: pl.scan_delta(str(path), version=cut["tables"][table], storage_options=reading.options(path))
+        for table, path in ((table, place.folder / table) for table in wanted)
+    }
 
     def read() -> Rows:
         context = pl.SQLContext(frames)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -32,12 +33,13 @@ class Recomputed:
     Args:
         settings: of the stack.
         wanted: tables and columns.
+        batches: a folder of this machine with the record of batches; None: that of the home.
     """
 
-    def __init__(self, settings: Settings, wanted: Wanted) -> None:
+    def __init__(self, settings: Settings, wanted: Wanted, batches: Path | None = None) -> None:
         self._wanted = wanted
         self._records, self._tasks = read_topics(settings.cluster, recomputation.inputs)
-        self._batches, self._clock = read_batches(settings.pipeline("orders") / "batches")
+        self._batches, self._clock = read_batches(batches or settings.pipeline("orders") / "batches")
 
     def blank(self, unwanted: Callable[[str, int, int, tuple[bytes | None, bytes | None]], bool]) -> None:
         """Takes key and value from records, as if somebody else had sent something that nobody reads.

@@ -63,6 +63,12 @@ class MemoryBucket:
         below = [key.removeprefix(prefix) for key, _ in self.keys(prefix)]
         return sorted({name.split("/")[0] for name in below if "/" in name}), [n for n in below if n and "/" not in n]
 
+    def end_uploads(self, prefix: str) -> int:
+        return 0
+
+    def keeps_versions(self) -> bool:
+        return False
+
     def keys(self, prefix: str) -> Iterator[tuple[str, About]]:
         with self._lock:
             found = [
