@@ -64,8 +64,11 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
     made.stream.committer.publish_cut()
     monkeypatch.setattr(jobs, "load", lambda settings, name: visiting)
     monkeypatch.setattr(state, "erase", partial(state.erase, read=lambda *arguments: made.read(*arguments)))
+    first = made.stream.committer
     yield made
     made.stream.close()
+    for committer in {first, made.stream.committer}:
+        committer.close()
 
 
 def reached(endpoint: str) -> dict[str, str | Reference]:
