@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deltaworks.config import Reference
-from deltaworks.errors import ConfigurationError
 from deltaworks.object_path import ObjectPath, connect
 
 
@@ -43,15 +42,6 @@ class Remote:
                 verify=str(self.settings["ca_file"]) if "ca_file" in self.settings else True,
             ),
             self.local,
-        )
-
-
-def require_home(remote: Remote | None, what: str) -> None:
-    """Raises `ConfigurationError` if there is an object store."""
-    if remote is not None:
-        raise ConfigurationError(
-            f"{what} cannot use an object store yet, and this home has what lasts at {remote.address}.",
-            hint="docs/how-to/object-store.md says what can",
         )
 
 

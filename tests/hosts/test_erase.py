@@ -267,6 +267,9 @@ def test_the_commands_say_what_goes_what_went_and_what_stays(
     listed = command(stopped, monkeypatch, "erasures", "--json")
     assert [each["pipeline"] for each in msgspec.json.decode(listed.stdout)["erasures"]] == ["visiting"]
     assert "done" in command(stopped, monkeypatch, "erasures").stdout
+    if (settings := settings_of(stopped)).storage is not None:
+        monkeypatch.setattr(stopped.stream, "settings", replace(settings, home=stopped.home.with_name("elsewhere")))
+        assert "done" in command(stopped, monkeypatch, "erasures").stdout
 
 
 def test_standard_input_without_a_key_is_refused(stopped: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:

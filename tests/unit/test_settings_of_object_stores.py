@@ -11,7 +11,7 @@ import pytest
 from deltaworks.errors import ConfigurationError
 from deltaworks.object_path import ObjectPath, access_of
 from deltaworks.object_store import ObjectStoreAccess
-from deltaworks.remote import Remote, require_home
+from deltaworks.remote import Remote
 from deltaworks.settings import Settings
 from tests.support.object_stores import S3_TABLE
 
@@ -219,13 +219,6 @@ def test_a_place_can_be_sent_to_another_process(tmp_path: Path) -> None:
 
     assert pickle.loads(pickle.dumps(remote)) == remote
     assert access_of(pickle.loads(pickle.dumps(remote)).path) == access_of(remote.path)
-
-
-def test_what_needs_tables_in_the_home_says_so(tmp_path: Path) -> None:
-    require_home(settings(tmp_path, "").remote, "a replay")
-
-    with pytest.raises(ConfigurationError, match=r"(?s)a replay cannot use an object store yet.*s3://lake/"):
-        require_home(settings(tmp_path, S3).remote, "a replay")
 
 
 def test_settings_differ_by_their_place(tmp_path: Path) -> None:

@@ -76,9 +76,10 @@ def erasures(
     from deltaworks.cli import listings
     from deltaworks.control import erasures as records
     from deltaworks.control.paths import PipelinePaths
+    from deltaworks.erase import places
 
     settings = Settings.from_environment()
-    names = [pipeline] if pipeline is not None else sorted(path.name for path in settings.pipelines.glob("*/"))
+    names = [pipeline] if pipeline is not None else sorted(places.pipelines(settings))
     found = [each for name in names for each in records.erasures(PipelinePaths.of(settings, name))]
     if as_json:
         return print_json(listings.Erasures(erasures=list(map(listings.ErasureListed.of, found))))
