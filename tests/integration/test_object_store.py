@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -80,6 +80,18 @@ def test_a_condition_of_a_write_is_kept(store: Settings) -> None:
     with pytest.raises(ClientError, match="PreconditionFailed"):
         client(store).put_object(Bucket=BUCKET, Key="once", Body=b"second", IfNoneMatch="*")
     assert content(store, "once") == b"first"
+
+
+def test_uploads_that_nobody_completes_can_be_ended(store: Settings) -> None:
+    place: Any = {"Bucket": BUCKET, "Key": f"uploads/{NAME}"}
+    upload = client(store).create_multipart_upload(**place)["UploadId"]
+    client(store).upload_part(**place, UploadId=upload, PartNumber=1, Body=CONTENT)
+
+    bucket = access(store).bucket(BUCKET)
+
+    assert not bucket.keeps_versions()
+    assert bucket.end_uploads("uploads/") == 1
+    assert not client(store).list_multipart_uploads(Bucket=BUCKET).get("Uploads")
 
 
 def test_a_bucket_that_nobody_has_made_is_an_error(store: Settings) -> None:

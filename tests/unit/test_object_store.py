@@ -160,6 +160,58 @@ def test_names_come_in_pages(direct: S3Files, monkeypatch: pytest.MonkeyPatch) -
     assert direct.names() == names
 
 
+def begin_upload(files: S3Files, name: str) -> str:
+    """Of an object in parts, which nobody completes; returns its id."""
+    place: Any = {"Bucket": BUCKET, "Key": files._key(name)}
+    upload = files._bucket._client.create_multipart_upload(**place)["UploadId"]
+    files._bucket._client.upload_part(**place, UploadId=upload, PartNumber=1, Body=b"part")
+    return upload
+
+
+def uploads(files: S3Files) -> list[str]:
+    found = files._bucket._client.list_multipart_uploads(Bucket=BUCKET, Prefix=files._prefix).get("Uploads", [])
+    return [each["Key"].removeprefix(files._prefix) for each in found]
+
+
+def test_uploads_below_a_prefix_are_ended_whatever_happens_to_answers(
+    files: S3Files, direct: S3Files, faults: Faults
+) -> None:
+    for name in ("mine/a", "mine/b", "mine/b", "mineral/c"):
+        begin_upload(direct, name)
+    faults.plan("GET", "refused", "cut off")
+    faults.plan("DELETE", "answer lost", "slow down")
+
+    assert files._bucket.end_uploads(f"{files._prefix}mine/") == 3
+
+    assert uploads(direct) == ["mineral/c"]
+    assert files._bucket.end_uploads(f"{files._prefix}mine/") == 0
+
+
+def test_uploads_come_in_pages(direct: S3Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        begin_upload(direct, f"large-{number}")
+    whole = direct._bucket._client.list_multipart_uploads
+
+    def one(KeyMarker: str = "", UploadIdMarker: str = "", **place: Any) -> Any:
+        left = [each for each in whole(**place)["Uploads"] if each["Key"] > KeyMarker]
+        more = {"NextKeyMarker": left[0]["Key"], "NextUploadIdMarker": left[0]["UploadId"]}
+        return {"Uploads": left[:1], "IsTruncated": len(left) > 1, **more}
+
+    with monkeypatch.context() as pages:
+        pages.setattr(direct._bucket._client, "list_multipart_uploads", one)
+        assert direct._bucket.end_uploads(direct._prefix) == 3
+    assert uploads(direct) == []
+
+
+def test_a_bucket_says_whether_it_keeps_versions(store: str) -> None:
+    client, bucket = access().client(), access().bucket("versioned")
+    client.create_bucket(Bucket="versioned")
+    assert not bucket.keeps_versions()
+    for status in ("Enabled", "Suspended"):
+        client.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": status})
+        assert bucket.keeps_versions(), status
+
+
 def test_a_store_that_does_not_answer_is_told_with_what_was_tried(tmp_path: Path) -> None:
     files = S3Files(S3Bucket(access("http://127.0.0.1:9"), BUCKET, patience_s=0.2), "p")
     with pytest.raises(

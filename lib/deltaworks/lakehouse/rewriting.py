@@ -218,34 +218,42 @@ def _write(table: Path, schema: TableSchema | None, file: _File, id: str) -> New
     left = file.rows.filter(pc.invert(file.unwanted))
     path = _renamed(file.path, left.num_rows, id)
     targets = [place.with_name(Path(path).name) for place in file.places]
-    fitting = _fitting(schema, left)
-    if (size := _written(targets[0])) is None:
-        relative = targets[0].relative_to(table).as_posix()
-        if fitting is not None:
-            origins = parquet.origins(table.parent, fitting, file.places[0].relative_to(table).as_posix())
-            origins = None if origins is None else list(row_origins.chosen(origins, pc.invert(file.unwanted)))
-            size = parquet.write(table.parent, fitting, relative, left, origins).size_bytes
-        else:
-            buffer = pa.BufferOutputStream()
-            pq.write_table(left, buffer, compression="zstd")
-            files.write_new(targets[0], data := buffer.getvalue())
-            size = data.size
+    if (written := _written(targets[0])) is not None:
+        left, size = written
+    else:
+        size = _write_first(table, _fitting(schema, left), file, left, targets[0])
     for target in targets[1:]:
         files.delete([target])
         files.link(targets[0], target)
     files.sync(targets)
-    return NewFile(path, size, left.num_rows, _statistics(left, fitting))
+    return NewFile(path, size, left.num_rows, _statistics(left, _fitting(schema, left)))
 
 
-def _written(target: Path) -> int | None:
-    """The size of a file that an earlier try has written; None: it has to be written.
+def _written(target: Path) -> tuple[pa.Table, int] | None:
+    """Rows and size of a file that an earlier try has written; None: it has to be written.
 
     An object is whole if it is there, and a version may name it already.
     """
-    if isinstance(target, ObjectPath):
-        return files.sizes([target])[0]
-    target.unlink(missing_ok=True)
+    if not isinstance(target, ObjectPath):
+        target.unlink(missing_ok=True)
+    elif target.exists():
+        data = target.read_bytes()
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            return file.read(use_threads=False).replace_schema_metadata(None), len(data)
     return None
+
+
+def _write_first(table: Path, fitting: TableSchema | None, file: _File, left: pa.Table, target: Path) -> int:
+    """Writes what is left of a file to the first of its places; returns the size."""
+    if fitting is None:
+        buffer = pa.BufferOutputStream()
+        pq.write_table(left, buffer, compression="zstd")
+        files.write_new(target, data := buffer.getvalue())
+        return int(data.size)
+    relative = [path.relative_to(table).as_posix() for path in (file.places[0], target)]
+    origins = parquet.origins(table.parent, fitting, relative[0])
+    origins = None if origins is None else list(row_origins.chosen(origins, pc.invert(file.unwanted)))
+    return parquet.write(table.parent, fitting, relative[1], left, origins).size_bytes
 
 
 def _delete(places: Collection[Path]) -> None:

@@ -7,6 +7,7 @@ from tests.mutation.mutation import Hole, Mutation, Patch
 _STORE = "tests/unit/test_object_store.py"
 _CONTROL = "tests/unit/control/test_control_in_store.py"
 _CHECKPOINT = "tests/unit/spark/test_checkpoint_in_store.py"
+_REWRITING = "tests/unit/lakehouse/test_rewriting_in_store.py"
 _CUTS = "tests/unit/lakehouse/test_cuts_of_two_committers.py"
 _FIRST = "tests/unit/test_files_contract.py::test_the_first_put_wins"
 
@@ -93,6 +94,25 @@ def _all_needed_files_but_one(patch: Patch) -> None:
     patch(View, "needed", needed)
 
 
+def _no_form_in_between(patch: Patch) -> None:
+    from deltaworks.lakehouse.renamed_files import Renamed
+
+    patch(Renamed, "between", Renamed.commit)
+
+
+def _old_generation_not_fenced(patch: Patch) -> None:
+    from deltaworks.lakehouse import rewriting_in_store
+
+    original = rewriting_in_store.opened
+    patch(rewriting_in_store, "opened", lambda table, generation: original(table, None))
+
+
+def _newest_version_not_changed_first(patch: Patch) -> None:
+    from deltaworks.lakehouse import rewriting_in_store
+
+    patch(rewriting_in_store, "_commit", lambda log, renamed, metadata: False)
+
+
 MUTATIONS: dict[str, Mutation] = {
     "put-if-absent of an object store ignored": Mutation(
         Hole.OBJECT_STORE,
@@ -145,5 +165,20 @@ MUTATIONS: dict[str, Mutation] = {
         Hole.TWO_MACHINES,
         _all_needed_files_but_one,
         (f"{_CHECKPOINT}::test_a_start_gets_what_spark_reads_and_nothing_else",),
+    ),
+    "a removed file not removed with its successor": Mutation(
+        Hole.OBJECT_STORE,
+        _no_form_in_between,
+        (f"{_REWRITING}::test_at_every_moment_each_version_has_all_other_rows_once",),
+    ),
+    "tables rewritten under an old generation": Mutation(
+        Hole.TWO_MACHINES,
+        _old_generation_not_fenced,
+        (f"{_REWRITING}::test_who_was_replaced_does_not_commit_any_more",),
+    ),
+    "the newest version rewritten as all others": Mutation(
+        Hole.OBJECT_STORE,
+        _newest_version_not_changed_first,
+        (f"{_REWRITING}::test_a_reader_that_has_a_table_open_finds_the_successors",),
     ),
 }

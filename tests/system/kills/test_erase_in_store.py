@@ -1,0 +1,146 @@
+"""A person is erased from the orders pipeline whose tables and state are in an object store; the command is killed.
+
+Afterwards no object has the person in any form, what is left is what it was, and the stream goes on as if the person
+were new.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from deltaworks.control import erasures
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.lakehouse import cuts, reading, retention
+from deltaworks.lakehouse.cuts import Cut
+from deltaworks.object_path import ObjectPath
+from deltaworks.settings import Settings
+from tests.support.fault_hooks import HOOK, VARIABLE
+from tests.system.analysts import recomputed
+from tests.system.analysts.erased import _between, _chosen, _ends, names
+from tests.system.analysts.readers import Place, arrow
+from tests.system.analysts.recomputed import Recomputed
+from tests.system.kills.store_under_kills import stored
+from tests.system.kills.stream_under_kills import StreamUnderKills, copied
+from tests.system.sample_data import flowing
+
+POINTS = ("erase.made", "rewriting.between:order_counts", "rewriting.log_made:users_changelog", "erase.done:rows")
+Seen = dict[tuple[int, str], Counter[str]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_no_object_has_the_person_and_the_stream_goes_on_with_all_others(
+    orders_settings: Settings, tmp_path: Path
+) -> None:
+    with stored(orders_settings, everything=True) as store:
+        settings, orders = store.settings, StreamUnderKills(store.settings, tmp_path)
+        _more(settings, orders, 1_500)
+        assert _command(settings, "tables", "pin", "audit", "orders") == 0
+        _more(settings, orders, 2_500)
+        known = [retention.pinned(settings.tables, "audit")["orders"], cuts.required(settings.tables, "orders")]
+        before, person = _seen(settings, known), _customer(settings)
+        expected = {at: Counter({row: n for row, n in rows.items() if not names(row, person)})
+                    for at, rows in before.items()}  # fmt: skip
+        assert before != expected and len(_holding(settings, person)) > 8
+
+        for number, point in enumerate(POINTS):
+            assert _command(settings, *_erase(person), faults=_killing(tmp_path / str(number), point)) < 0, point
+            for at, rows in _seen(settings, known).items():
+                assert expected[at] <= rows <= before[at], (point, at)
+        assert _command(settings, *_erase(person)) == 0
+
+        assert _holding(settings, person) == []
+        assert _seen(settings, known) == expected
+        (record,) = erasures.erasures(PipelinePaths.of(settings, "orders"))
+        assert record.done_ms is not None and not [place for place in record.left if place.startswith("object ")]
+
+        _more(settings, orders, 4_000)
+        _compare(settings, person, copied(PipelinePaths.of(settings, "orders").batches, tmp_path / "batches"))
+
+
+def _more(settings: Settings, orders: StreamUnderKills, records: int) -> None:
+    """So many records are in the topic, and read."""
+    with flowing(settings, 1e6, records=records, continued=True) as writing:
+        writing.join()
+    orders.catch_up()
+
+
+def _erase(person: str) -> tuple[str, ...]:
+    return "erase", "orders", "--key", person, "--yes", "--reason", "asked for"
+
+
+def _killing(folder: Path, point: str) -> Path:
+    (folder / "inject").mkdir(parents=True)
+    (folder / "inject" / point).write_text("kill")
+    return folder
+
+
+def _command(settings: Settings, *arguments: str, faults: Path | None = None) -> int:
+    """Runs a command of deltaworks; returns its exit code, below 0 if it was killed."""
+    module = "deltaworks.cli" if faults is None else "tests.system.replays.armed"
+    environment = {**os.environ, **settings.process_environment()}
+    if faults is not None:
+        environment |= {"DELTAWORKS_FAULT_HOOK": HOOK, VARIABLE: str(faults)}
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False,
+        cwd=settings.project, env=environment,
+    )  # fmt: skip
+    if done.returncode > 0:
+        print(done.stdout, done.stderr)
+    return done.returncode
+
+
+def _customer(settings: Settings) -> str:
+    """A user with rows in most tables."""
+    rows = reading.dataset(settings.tables / "order_counts").to_table(columns=["user_id"]).to_pylist()
+    ((name, _),) = Counter(row["user_id"] for row in rows).most_common(1)
+    return str(name)
+
+
+def _seen(settings: Settings, known: list[Cut]) -> Seen:
+    """All that a reader finds in the tables at these cuts, by Delta's own rules."""
+    return {
+        (cut.batch_id, name): Counter(map(str, _rows(settings.tables / name, version)))
+        for cut in known
+        for name, version in cut.tables.items()
+    }
+
+
+def _rows(table: Path, version: int) -> list[dict[str, Any]]:
+    return list(reading.dataset(table, reading.delta_table(table, version)).to_table().to_pylist())
+
+
+def _holding(settings: Settings, person: str) -> list[str]:
+    """Objects of the bucket that name the person in any form."""
+    tables = settings.tables
+    assert isinstance(tables, ObjectPath)
+    bucket = ObjectPath(f"s3://{tables.bucket}")
+    found = ((path, path.read_bytes()) for path, _ in bucket.files())
+    return [str(path) for path, data in found if names(str(path) + _text(path, data), person)]
+
+
+def _text(path: Path, data: bytes) -> str:
+    plain = data.decode("utf-8", "surrogateescape")
+    return plain + str(pq.ParquetFile(BytesIO(data)).read().to_pylist()) if path.suffix == ".parquet" else plain
+
+
+def _compare(settings: Settings, person: str, batches: Path) -> None:
+    """What readers find, with the recomputation of all records, and for their rows without their earlier ones."""
+    wanted, end = recomputed.wanted(), _ends(person, PipelinePaths.of(settings, "orders"))
+    opened = arrow(Place(settings, "orders"), wanted, None)
+    full, forgotten = (Recomputed(settings, wanted, batches) for _ in range(2))
+    forgotten.blank(lambda topic, partition, offset, record: offset < end.get(topic, {}).get(str(partition), 0)
+                    and names(str(record), person))  # fmt: skip
+    theirs, others = forgotten.at(opened.batches[0]), full.at(opened.batches[0])
+    for table, rows in opened.read().items():
+        right = _chosen(others[table], [person], named=False) + _chosen(theirs[table], [person], named=True)
+        assert not _between(rows, right), table
