@@ -184,12 +184,13 @@ def _spark(settings: Settings, scratch: Path) -> Iterator[Reader]:
     SparkContext._gateway = SparkContext._jvm = None
     try:
         with delta_tables.opened(settings, "analysts", scratch) as session:
-            gateway: Any = session.sparkContext._gateway
             yield partial(spark_sql, session)
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(60)
     finally:
+        gateway: Any = SparkContext._gateway
+        if gateway is not None:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(60)
         SparkContext._gateway, SparkContext._jvm = earlier
 
 
