@@ -21,9 +21,15 @@ from typer.testing import CliRunner
 
 from deltaworks.cli.app import app
 from deltaworks.config import Reference
-from deltaworks.control import batches, erasures, jobs
-from deltaworks.erase import erasing, state
-from deltaworks.errors import ConfigurationError, ConflictError, IncompatibleCheckpointError, TransientError
+from deltaworks.control import batches, erasures, fence, jobs
+from deltaworks.erase import checkpoint, erasing, state
+from deltaworks.errors import (
+    ConfigurationError,
+    ConflictError,
+    FencedError,
+    IncompatibleCheckpointError,
+    TransientError,
+)
 from deltaworks.files import local_side
 from deltaworks.lakehouse import cuts, retention
 from deltaworks.object_path import ObjectPath
@@ -221,6 +227,36 @@ def test_who_is_killed_anywhere_calls_again_and_nothing_is_left_in_the_store(sto
     stopped.go_on()
     stopped.visit({THEIRS: "again", OTHER: "again"})
     assert stopped.counts() == {THEIRS: 1, OTHER: 3}
+
+
+@pytest.mark.parametrize("stopped", ["everything in a store"], indirect=True)
+def test_who_was_replaced_meanwhile_changes_nothing_more(stopped: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths, made = stopped.stream.paths, checkpoint.make
+
+    def made_late(*arguments: Any, **named: Any) -> None:
+        made(*arguments, **named)
+        fence.advance(paths.fence, fence.read(paths.fence) + 1, "visiting")
+
+    with monkeypatch.context() as late:
+        late.setattr(checkpoint, "make", made_late)
+        with pytest.raises(FencedError, match="was replaced by generation"):
+            erase(stopped)
+    assert paths.switched == () and stopped.counts() == {THEIRS: 2, OTHER: 2}
+
+    erase(stopped)
+    assert files_with(stopped, THEIRS) == []
+
+
+@pytest.mark.parametrize("stopped", ["everything in a store"], indirect=True)
+def test_where_nobody_may_look_for_uploads_is_said(stopped: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: S3Bucket, prefix: str) -> int:
+        raise ConfigurationError("s3://files/ does not let us list uploads.")
+
+    monkeypatch.setattr(S3Bucket, "end_uploads", refused)
+
+    left = [place for place in erase(stopped).left if place.startswith("unfinished uploads to s3://")]
+
+    assert len(left) > 2 and all("does not let us" in place for place in left)
 
 
 @pytest.mark.parametrize("stopped", ["everything in a store"], indirect=True)

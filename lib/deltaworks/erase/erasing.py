@@ -176,13 +176,15 @@ class _Erasing:
     def run(self) -> Erasure:
         taken = dict(self.begun.taken)
         left: list[str] = []
-        for step in (self._state, self._rows, self._documents, self._texts, self._uploads):
+        for step in (self._state, self._rows, self._documents, self._texts):
+            self._require_admitted()
             for place, count in step():
                 if count:
                     taken[place] = taken.get(place, 0) + count
                     erasures.save(self.paths, msgspec.structs.replace(self.begun, taken=taken))
             reach(f"erase.done:{step.__name__.strip('_')}")
         self._registry()
+        left += self._end_uploads(taken)
         left += _of_others(self.settings, self.others)
         left += places.remaining(self.settings, self.paths, self.person)
         left += places.beyond_reach(self.settings, self.paths)
@@ -199,7 +201,9 @@ class _Erasing:
 
     def _state(self) -> Iterator[tuple[str, int]]:
         self.report("the state")
-        erased = state.erase(self.settings, self.pipeline, self.paths, self.person, self.begun.id)
+        erased = state.erase(
+            self.settings, self.pipeline, self.paths, self.person, self.begun.id, admitted=self._require_admitted
+        )
         if not any(place.startswith("store ") for place in self.begun.taken):  # else it counts again what is done
             yield from ((f"store {name}", count) for name, count in erased.entries.items())
 
@@ -236,14 +240,20 @@ class _Erasing:
         for file in places.texts_of(self.settings, self.paths):
             yield places.shown(self.settings, file), texts.erase(file, self.person)
 
-    def _uploads(self) -> Iterator[tuple[str, int]]:
-        """Parts of objects that nobody will complete, as a process left them that was killed while it wrote them."""
+    def _end_uploads(self, taken: dict[str, int]) -> Iterator[str]:
+        """Ends uploads of a process that was killed meanwhile; yields where it is not allowed to look for any."""
         for folder in (self.paths.lasting, *(self.settings.tables / table.name for table in self.tables)):
             if isinstance(folder, ObjectPath):
+                what = f"unfinished uploads to {folder}"
                 try:
-                    yield f"unfinished uploads to {folder}", folder.store.end_uploads(f"{folder.key}/")
+                    if ended := folder.store.end_uploads(f"{folder.key}/"):
+                        taken[what] = taken.get(what, 0) + ended
                 except ConfigurationError as error:
-                    self.report(f"unfinished uploads to {folder} were not searched: {error.message}")
+                    yield f"{what}: {error.message}"
+
+    def _require_admitted(self) -> None:
+        """Raises `FencedError` if a driver was admitted since, which may be on another machine."""
+        fence.check(self.paths.fence, self.generation, self.pipeline.name)
 
     def _registry(self) -> None:
         try:

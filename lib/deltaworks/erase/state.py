@@ -10,7 +10,7 @@ Global tables are not among it: their stores hold what their topics hold, and ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -44,6 +44,7 @@ def erase(
     erasure_id: str,
     *,
     read: ReadState = stored_state.read,
+    admitted: Callable[[], None] = lambda: None,
 ) -> StateErased:
     """Deletes what is a person's; called again with the same id, it completes it, or finds it done.
 
@@ -56,6 +57,7 @@ def erase(
         person: whose data it is.
         erasure_id: letters, digits, `.`, `_` and `-`.
         read: reads the state.
+        admitted: raises an error if a driver has been admitted since; called before the stream switches.
 
     Raises:
         IncompatibleCheckpointError: the code has another topology, or the checkpoint is damaged.
@@ -76,6 +78,7 @@ def erase(
             checkpoint.make(
                 stream, erasure_id=erasure_id, last_batch=last, open_store=found.opened, entries=found.counts
             )
+            admitted()
             checkpoint.switch(paths, erasure_id)
         made = checkpoint.read(paths, erasure_id)
         assert made is not None
