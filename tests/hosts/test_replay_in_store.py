@@ -112,6 +112,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunPaths]:
     """A run of which nothing is there yet."""
 
     def create(path: str, **options: Any) -> None:
+        if not is_address(path):
+            DeltaTable.create(path, **options)
+            return
         here = tmp_path / "made" / Path(path).name
         here.mkdir(parents=True)
         DeltaTable.create(str(here), **options)

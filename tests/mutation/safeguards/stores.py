@@ -54,9 +54,9 @@ def _nonce_not_compared(patch: Patch) -> None:
 
 
 def _version_not_compared(patch: Patch) -> None:
-    from deltaworks.runtime.state import recovery
+    from deltaworks.runtime.state import local_store, recovery
 
-    patch(recovery, "same_version", lambda local, committed: local != recovery.EMPTY)
+    patch(recovery, "same_version", lambda local, committed: local != local_store.EMPTY)
 
 
 def _version_not_required(patch: Patch) -> None:

@@ -87,7 +87,7 @@ class Machines:
         self._master = self._spark(
             None, recovery, "master.Master", "--port", str(self.port), "--webui-port", str(self._page), options=options
         )
-        self._until(lambda: self._state().get("status") == "ALIVE", "the master is not ready")
+        self.until(lambda: self._state().get("status") == "ALIVE", "the master is not ready")
 
     def add_worker(self, number: int, environment: Mapping[str, str] | None = None) -> None:
         """Starts a worker, and waits until the master knows it.
@@ -104,7 +104,7 @@ class Machines:
             environment=environment,
         )  # fmt: skip
         self.workers[number] = Worker(number, user, folder, port, process)
-        self._until(lambda: port in self._alive(), f"worker {number} is not ready")
+        self.until(lambda: port in self._alive(), f"worker {number} is not ready")
 
     def remove_worker(self, number: int) -> None:
         """Ends a worker and its executors, as when a machine is given back."""
@@ -114,7 +114,7 @@ class Machines:
 
     def kill_executor(self, number: int) -> None:
         """SIGKILL to an executor of a worker, and to its Python, as soon as there is one."""
-        self._until(lambda: bool(self._executors(number)), f"worker {number} has no executor")
+        self.until(lambda: bool(self._executors(number)), f"worker {number} has no executor")
         self._kill(self._executors(number)[:1])
 
     def kill_any_executor(self, rng: random.Random) -> None:
@@ -239,7 +239,12 @@ class Machines:
             shutil.chown(folder, user, pwd.getpwnam(user).pw_gid)
         return folder
 
-    def _until(self, fact: Callable[[], bool], otherwise: str) -> None:
+    def until(self, fact: Callable[[], bool], otherwise: str) -> None:
+        """Polls for a fact.
+
+        Raises:
+            AssertionError: it does not come.
+        """
         end = time.monotonic() + _START_S
         while not fact():
             assert time.monotonic() < end, f"{otherwise} within {_START_S:.0f} s"

@@ -349,18 +349,19 @@ class StreamUnderKills:
     def check(self) -> Outcome:
         """Compares tables, topics and stores with their recomputation; then once more with rebuilt stores."""
         self.catch_up()
-        self._compare()
+        self.compare()
         pipeline = jobs.load(self.settings, self._job)
         self.outcome.stores = compare_stores(self.settings, pipeline)
         self.lose_local_stores()
         sample: SampleData = import_module(f"jobs.sample_data.{self._job}")
         produce(self.settings.cluster, sample.records(500, seed=99))
         self.catch_up()
-        self._compare()
+        self.compare()
         self.outcome.rebuilt_stores = compare_stores(self.settings, pipeline)
         return self.outcome
 
-    def _compare(self) -> None:
+    def compare(self) -> None:
+        """Compares tables and topics with their recomputation."""
         folder = PipelinePaths.of(self.settings, self._job).batches
         if isinstance(folder, ObjectPath):
             folder = copied(folder, self._faults.parent / "batches")

@@ -6,6 +6,7 @@ import threading
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,8 @@ class Replays:
 def replays(orders_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replays]:
     """Records in many batches; each is a chunk of a replay."""
     monkeypatch.setenv("DELTAWORKS_MAX_RECORDS_PER_BATCH", str(BATCH))
-    monkeypatch.setitem(ReplayHost.__init__.__kwdefaults__, "max_records", 1)
+    defaults: Any = ReplayHost.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "max_records", 1)
     with machines() as cluster, stored(orders_settings, everything=True) as store:
         produce(store.settings.cluster, sample.records(RECORDS))
         stream = StreamUnderKills(store.settings, cluster.folder)
@@ -112,7 +114,7 @@ def test_a_replay_on_a_cluster_publishes_what_is_right_although_executors_are_ki
     assert run.paths.read_state().differences == 0 and run.paths.read_state().passed
 
     advance(run, "clean")
-    replays.stream._compare()
+    replays.stream.compare()
     assert [each for each in replays.stream.outcome.comparisons if not each.equal] == []
     assert (run.paths.root.exists(), shared(settings)) == (False, [])
 
@@ -123,7 +125,7 @@ def _kill(replays: Replays) -> None:
     for point in POINTS:
         replays.stream.inject(point, "kill")
     for number in (0, 1):
-        cluster._until(lambda number=number: cluster.has_run(number), f"worker {number} runs no task")
+        cluster.until(partial(cluster.has_run, number), f"worker {number} runs no task")
         cluster.kill_executor(number)
 
 
