@@ -55,7 +55,7 @@ from deltaworks.errors import ConfigurationError
 FILE = "deltaworks.toml"
 ENVIRONMENT = "DELTAWORKS_ENVIRONMENT"
 PROJECT = "DELTAWORKS_PROJECT"
-_PATHS = frozenset({"home", "cache", "postgres_bin", "java_home", "ivy_settings"})
+_PATHS = frozenset({"home", "cache", "postgres_bin", "java_home", "ivy_settings", "hadoop_conf_dir"})
 KEYS: Mapping[str, str] = {
     "postgres_bin": "POSTGRES_BIN",
     "java_home": "JAVA_HOME",
@@ -66,7 +66,7 @@ KEYS: Mapping[str, str] = {
         *("home", "cache", "bootstrap", "controller_port", "postgres_port", "airflow_port", "supervisor_host"),
         *("airflow_users", "approval"),
         *("sql_port", "sql_host", "sql_user", "sql_password", "sql_memory_mb", "s3_port"),
-        *("spark_port", "spark_tasks", "spark_worker_cores", "spark_worker_memory"),
+        *("spark_port", "spark_tasks", "spark_worker_cores", "spark_worker_memory", "hadoop_conf_dir"),
         *("control_url", "broker_options", "ivy_settings", "cores", "driver_memory", "max_records_per_batch"),
         *("max_bytes_per_batch", "query_memory_mb", "query_frame_mb", "query_seconds"),
         *("start_offsets", "run_from", "supervisor", "docs_url", "tables", "storage"),

@@ -132,9 +132,9 @@ def _spark(settings: Settings) -> Iterator[Finding]:
 
     yield Finding("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")
     found = (cluster.of(settings, name) for name in _jobs(settings))
-    for each in {each.master: each for each in found if each is not None}.values():
+    for each in {str(each): each for each in found if each is not None}.values():
         each.require_answer()
-        yield Finding("Spark cluster", "ok", f"{each.master} answers")
+        yield Finding(each.kind, "ok", f"{each.at} answers")
 
 
 def _tables(settings: Settings) -> Iterator[Finding]:

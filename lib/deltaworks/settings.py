@@ -77,6 +77,8 @@ class Settings:
     """Whether tasks run on the `cluster` that `[spark]` names, if it names one, or `here`; DELTAWORKS_SPARK_TASKS."""
     spark_worker_memory: str = "2g"
     """Memory of each worker for executors, in Spark's notation; DELTAWORKS_SPARK_WORKER_MEMORY."""
+    hadoop_conf_dir: Path | None = None
+    """Hadoop's configuration, for YARN; DELTAWORKS_HADOOP_CONF_DIR, else HADOOP_CONF_DIR or YARN_CONF_DIR."""
     supervisor_host: str = "127.0.0.1"
     """Where the supervisor of the streams listens, on a port of its choice; DELTAWORKS_SUPERVISOR_HOST."""
     supervisor: str = "here"
@@ -174,6 +176,9 @@ class Settings:
             ),
             spark_tasks=_choice(env, "DELTAWORKS_SPARK_TASKS", default.spark_tasks, ("cluster", "here")),
             spark_worker_memory=env.get("DELTAWORKS_SPARK_WORKER_MEMORY") or default.spark_worker_memory,
+            hadoop_conf_dir=_folder(env, "DELTAWORKS_HADOOP_CONF_DIR")
+            or _folder(env, "HADOOP_CONF_DIR")
+            or _folder(env, "YARN_CONF_DIR"),
             supervisor_host=env.get("DELTAWORKS_SUPERVISOR_HOST") or default.supervisor_host,
             supervisor=_choice(env, "DELTAWORKS_SUPERVISOR", default.supervisor, ("here", "elsewhere")),
             postgres_bin=_folder(env, "POSTGRES_BIN"),
@@ -259,6 +264,7 @@ class Settings:
             "JAVA_HOME": self.java_home,
             "DELTAWORKS_IVY_SETTINGS": self.ivy_settings,
             "HTTPS_PROXY": self.https_proxy,
+            "DELTAWORKS_HADOOP_CONF_DIR": self.hadoop_conf_dir,
             "DELTAWORKS_DOCS_URL": self.docs_url,
             "DELTAWORKS_TABLES": self.tables_address or _HOME,  # `deltaworks.toml` may say another place
             "DELTAWORKS_STORAGE": self.storage_address or _HOME,

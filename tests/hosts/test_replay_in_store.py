@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from deltaworks import DeadLetters, Pipeline, StreamsBuilder, TimeWindows, faults, files, object_path
 from deltaworks.lakehouse import log
-from deltaworks.object_path import ObjectPath
+from deltaworks.object_path import ObjectPath, is_address
 from deltaworks.runtime.replay.executors import Executor, InProcess
 from deltaworks.runtime.replay.host import ReplayHost, read_progress
 from deltaworks.runtime.replay.keeping import Kept, KeptState, bring

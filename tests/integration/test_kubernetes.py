@@ -33,6 +33,7 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     shutil.copytree(tmp_path / "overlays/example", tmp_path / "overlays/prod")
+    shutil.copytree(tmp_path / "overlays/cluster", tmp_path / "overlays/spark")
     return tmp_path
 
 
@@ -48,17 +49,30 @@ def containers(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     return [container for pod in pods for container in pod["containers"]]
 
 
-@pytest.mark.parametrize("part", ["base", "overlays/prod"])
-def test_what_is_built_fits_the_schemas_and_refers_to_what_there_is(kustomize: Path, folder: Path, part: str) -> None:
+BASE = {
+    "ConfigMap/deltaworks",
+    "ConfigMap/deltaworks-environment",
+    "Job/deltaworks-registry",
+    "Service/deltaworks-supervisor",
+    "StatefulSet/deltaworks-supervisor",
+}
+FOR_EXECUTORS = {
+    "ConfigMap/deltaworks-executor",
+    "Role/deltaworks-executors",
+    "RoleBinding/deltaworks-executors",
+    "ServiceAccount/deltaworks-supervisor",
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "names"), [("base", BASE), ("overlays/prod", BASE), ("overlays/spark", BASE | FOR_EXECUTORS)]
+)
+def test_what_is_built_fits_the_schemas_and_refers_to_what_there_is(
+    kustomize: Path, folder: Path, part: str, names: set[str]
+) -> None:
     found = manifests(kustomize, folder / part)
 
-    assert found.keys() == {
-        "ConfigMap/deltaworks",
-        "ConfigMap/deltaworks-environment",
-        "Job/deltaworks-registry",
-        "Service/deltaworks-supervisor",
-        "StatefulSet/deltaworks-supervisor",
-    }
+    assert found.keys() == names
     for resource in found.values():
         assert kubernetes_validate.validate(resource, VERSION, strict=True) == VERSION
         assert resource["metadata"]["labels"]["app.kubernetes.io/part-of"] == "deltaworks"
@@ -87,3 +101,33 @@ def test_an_overlay_decides_about_image_namespace_settings_and_size(kustomize: P
         "requests": {"cpu": "4", "memory": "12Gi"},
         "limits": {"memory": "12Gi"},
     }
+
+
+@pytest.mark.parametrize("part", ["base", "overlays/prod"])
+def test_without_executors_a_supervisor_has_no_rights(kustomize: Path, folder: Path, part: str) -> None:
+    pod = manifests(kustomize, folder / part)["StatefulSet/deltaworks-supervisor"]["spec"]["template"]["spec"]
+
+    assert "serviceAccountName" not in pod
+    assert pod["automountServiceAccountToken"] is False
+
+
+def test_with_executors_a_supervisor_may_make_pods(kustomize: Path, folder: Path) -> None:
+    found = manifests(kustomize, folder / "overlays/spark")
+    pod = found["StatefulSet/deltaworks-supervisor"]["spec"]["template"]["spec"]
+    (supervisor,) = pod["containers"]
+
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("deltaworks-supervisor", True)
+    assert found["RoleBinding/deltaworks-executors"]["subjects"] == [
+        {"kind": "ServiceAccount", "name": "deltaworks-supervisor", "namespace": "streams"}
+    ]
+    assert {each["metadata"]["namespace"] for each in found.values()} == {"streams"}
+    assert [variable["name"] for variable in supervisor["env"]] == ["DELTAWORKS_SUPERVISOR_HOST"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in supervisor["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert mounts.keys() == volumes.keys() | {"home"}
+    assert (mounts["executor"], volumes["executor"]["configMap"]) == (
+        "/etc/deltaworks",
+        {"name": "deltaworks-executor"},
+    )
+    template = found["ConfigMap/deltaworks-executor"]["data"]
+    assert template == {"executor.yaml": (folder / "components/executors/executor.yaml").read_text()}

@@ -27,7 +27,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from deltaworks.control import cluster, code
-from deltaworks.control.cluster import Cluster
+from deltaworks.control.clusters.model import Cluster
 from deltaworks.errors import TransientError
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
@@ -70,10 +70,9 @@ class Executors:
             java_options: of an executor.
             own: the settings of the project, which win; archives are added up.
         """
-        archives = filter(None, [own.get(_ARCHIVES), f"{self._packed(scratch)}#{CODE}"])
+        archives = [own.get(_ARCHIVES), own.get(self.cluster.archives), f"{self._packed(scratch)}#{CODE}"]
         ours = {
-            "spark.authenticate": str(self.cluster.secret is not None).lower(),
-            "spark.cores.max": str(self.cluster.cores),
+            **self.cluster.settings(),
             "spark.executor.extraJavaOptions": java_options,
             "spark.executor.heartbeat.maxFailures": "6",  # a minute; the driver may have a successor
             "spark.executorEnv.MALLOC_ARENA_MAX": "2",
@@ -84,10 +83,11 @@ class Executors:
         }
         return {
             **ours,
-            **own,
+            **{name: value for name, value in own.items() if name != _ARCHIVES},
             "spark.master": self.cluster.master,
+            "spark.submit.deployMode": "client",
             "spark.executorEnv.PYTHONPATH": f"./{CODE}",
-            _ARCHIVES: ",".join(archives),
+            self.cluster.archives: ",".join(dict.fromkeys(filter(None, archives))),
         }
 
     @contextmanager
@@ -97,12 +97,13 @@ class Executors:
         Raises:
             TransientError: the cluster does not take the session.
         """
-        secrets, arguments = scratch / "secrets.properties", os.environ.get(_SUBMIT)
-        if self.cluster.secret is not None:  # everybody can read the command line of the JVM
-            line = f"spark.authenticate.secret={_escaped(self.cluster.secret)}\n"
-            replace_file(secrets, line.encode(), mode=0o600)
+        secrets, variables = scratch / "secrets.properties", dict(self.cluster.environment)
+        if (secret := self.cluster.shared_secret) is not None:  # everybody can read the command line of the JVM
+            replace_file(secrets, f"spark.authenticate.secret={_escaped(secret)}\n".encode(), mode=0o600)
             words = ["--properties-file", str(secrets), "--load-spark-defaults", "pyspark-shell"]
-            os.environ[_SUBMIT] = shlex.join(words)
+            variables[_SUBMIT] = shlex.join(words)
+        before = {name: os.environ.get(name) for name in (*variables, _SUBMIT)}
+        os.environ.update(variables)
         settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
         try:
             launch: Any = launch_gateway
@@ -111,14 +112,15 @@ class Executors:
             yield
         except Py4JJavaError as error:
             raise TransientError(
-                f"The Spark cluster {self.cluster.master} does not take the stream: {_reason(error)}.",
-                hint="does its master run, and has it the secret of [spark]? Its log and ours say more",
+                f"The {self.cluster} does not take the stream: {_reason(error)}.",
+                hint="does it run, and may we use it? Its log and ours say more",
             ) from error
         finally:
             secrets.unlink(missing_ok=True)
-            os.environ.pop(_SUBMIT, None)
-            if arguments is not None:
-                os.environ[_SUBMIT] = arguments
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
 
     def _packed(self, scratch: Path) -> Path:
         """Writes the archive of the code."""

@@ -57,14 +57,20 @@ def on_cluster(
         spark: further settings of Spark.
         s3: what differs in those of the store.
     """
-    shutil.copytree(settings.project / "jobs", folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
-    tables = {"kafka": settings.values.table("kafka"), "s3": {**settings.values.table("s3"), **(s3 or {})}}
-    text = [line for name, table in tables.items() for line in (f"[{name}]\n", *_lines(table))]
-    (folder / _ALONE).write_text("".join(text))
-    (folder / FILE).write_text("".join([cluster.table(), *_lines(spark or {}), *text]))
+    found = project(settings, "".join([cluster.table(), *_lines(spark or {})]), folder, cores=cores, s3=s3)
     secret = folder / "secret"
     secret.touch(mode=0o600)
     secret.write_text(cluster.secret)
+    return found
+
+
+def project(settings: Settings, spark: str, folder: Path, *, cores: int, s3: _Table | None = None) -> Settings:
+    """As `on_cluster`, with the text of a table `[spark]`, whatever cluster that names."""
+    shutil.copytree(settings.project / "jobs", folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
+    tables = {"kafka": settings.values.table("kafka"), "s3": {**settings.values.table("s3"), **(s3 or {})}}
+    text = "".join(line for name, table in tables.items() for line in (f"[{name}]\n", *_lines(table)))
+    (folder / _ALONE).write_text(text)
+    (folder / FILE).write_text(spark + text)
     return replace(settings, project=folder, cores=cores)
 
 
@@ -156,6 +162,7 @@ class Check:
         pipeline = jobs.load(settings, job)
         plan = pipeline.plan()
         prepare(settings.cluster, pipeline, plan, begun=False)
+<<<<<<< HEAD
         try:
             with ExitStack() as opened:
                 cluster = opened.enter_context(machines(workers))
@@ -169,6 +176,12 @@ class Check:
                 yield Stage(cluster, store, own, proxy)
         finally:
             admin.delete_topics(settings.cluster, [*all_topics(pipeline, plan), control_topic(job)])
+=======
+        with machines(workers) as cluster, stored(settings, everything=True) as store:
+            folder = self._work / f"project-{time.monotonic_ns()}"
+            yield cluster, store, on_cluster(store.settings, cluster, folder, cores=cores)
+        admin.delete_topics(settings.cluster, [*all_topics(pipeline, plan), control_topic(name)])
+>>>>>>> 17a79084 (YARN and Kubernetes run the tasks of streams, too: kinds of clusters behind one interface, their executors' limits, rights and pod)
         print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
 
     def kill(self, victim: str, stream: StreamUnderKills, stage: Stage) -> None:

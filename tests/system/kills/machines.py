@@ -174,7 +174,8 @@ class Machines:
         return (
             f'[spark]\n"spark.master" = "{self.master}"\n"spark.authenticate.secret" = {{ file = "secret" }}\n'
             f'"spark.pyspark.python" = "{self.python}/bin/python"\n"spark.executor.memory" = "600m"\n'
-            f'"spark.submit.pyFiles" = "{_tests(self.folder)}"\n"spark.executorEnv.{VARIABLE}" = "{self.faults}"\n'
+            f'"spark.submit.pyFiles" = "{packed_tests(self.folder)}"\n'
+            f'"spark.executorEnv.{VARIABLE}" = "{self.faults}"\n'
         )
 
     def _of(self, worker: Worker) -> list[psutil.Process]:
@@ -257,7 +258,7 @@ def machines(workers: int = 2, *, cores: int = 2) -> Iterator[Machines]:
     with tempfile.TemporaryDirectory(prefix="deltaworks-cluster-") as place:
         folder = Path(place)
         folder.chmod(0o711)
-        found = Machines(folder, _environment(folder / "python"), cores)
+        found = Machines(folder, environment(folder / "python"), cores)
         try:
             found.start_master()
             for number in range(workers):
@@ -267,7 +268,7 @@ def machines(workers: int = 2, *, cores: int = 2) -> Iterator[Machines]:
             found.stop()
 
 
-def _environment(folder: Path) -> Path:
+def environment(folder: Path) -> Path:
     """An environment with what `deltaworks[spark,s3]` needs; its files are links to those of this environment."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     target = folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
@@ -285,7 +286,7 @@ def _environment(folder: Path) -> Path:
     return folder
 
 
-def _tests(folder: Path) -> Path:
+def packed_tests(folder: Path) -> Path:
     """What executors need of the tests, in a file for Python's path."""
     target = folder / "tests.zip"
     root = Path(tests.__file__).parent

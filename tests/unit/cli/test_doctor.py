@@ -141,6 +141,28 @@ def test_a_cluster_that_answers_or_does_not(clinic: Clinic, monkeypatch: pytest.
     assert found.outcome == "failed" and master in found.found and found.hint == "start its master"
 
 
+def test_a_cluster_of_yarn_that_answers_or_does_not(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DELTAWORKS_STORAGE", "s3://lake/state")
+    clinic.patch(Remote, "check", lambda _: None)
+    (tmp_path / "deltaworks.toml").write_text('hadoop_conf_dir = "."\n[spark]\n"spark.master" = "yarn"')
+    found = clinic.examine(monkeypatch, 1)["Spark"]
+    assert found.outcome == "failed" and f"{tmp_path}/yarn-site.xml" in found.found
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        name = "yarn.resourcemanager.address"
+        (tmp_path / "yarn-site.xml").write_text(
+            f"<configuration><property><name>{name}</name><value>{address}</value></property></configuration>"
+        )
+        found = clinic.examine(monkeypatch, 0)["YARN cluster"]
+        assert (found.outcome, found.found) == ("ok", f"{address} answers")
+
+    found = clinic.examine(monkeypatch, 1)["Spark"]
+    assert found.outcome == "failed" and f"The YARN cluster {address} does not answer" in found.found
+
+
 def test_a_supervisor_that_should_run_elsewhere_and_does_not(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DELTAWORKS_SUPERVISOR", "elsewhere")
     clinic.patch(client, "answers", lambda _: False)

@@ -1,4 +1,4 @@
-"""The cluster that runs the tasks of a stream: which settings say so, and whether one of its masters answers."""
+"""The cluster that runs the tasks of a stream: which settings say so, and whether a standalone one answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deltaworks.control import cluster
-from deltaworks.control.cluster import Cluster
+from deltaworks.control.clusters.standalone import Standalone
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
 
@@ -32,8 +32,8 @@ def table(master: str = MASTER, *more: str, name: str = "spark") -> str:
     return "\n".join([f"[{name}]", f'"spark.master" = "{master}"', *more])
 
 
-def made(master: str) -> Cluster:
-    return Cluster(master=master, python="python", secret=None, cores=1)
+def made(master: str) -> Standalone:
+    return Standalone(master=master, python="python", secret=None, cores=1)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_tasks_stay_here_if_somebody_says_so(tmp_path: Path) -> None:
 def test_a_cluster_has_master_python_secret_and_cores(tmp_path: Path) -> None:
     found = cluster.of(settings(tmp_path, table(MASTER, SECRET)), "orders")
 
-    assert found == Cluster(master=MASTER, python=sys.executable, secret="s3cret", cores=3)
+    assert found == Standalone(master=MASTER, python=sys.executable, secret="s3cret", cores=3)
     assert found.addresses == [("m", 7077)]
 
 
@@ -103,8 +103,14 @@ def test_a_cluster_may_have_several_masters(tmp_path: Path) -> None:
     "master",
     [
         "local[2]",
-        "yarn",
-        "k8s://https://host:443",
+        "YARN",
+        "yarn-client",
+        "k8s://https://host",
+        "k8s://host:0",
+        "k8s://ftp://host:443",
+        "k8s://https://host:443/path",
+        "k8s://https://host:443\\n",
+        "https://host:443",
         "m:7077",
         "spark://m",
         "spark://:7077",
@@ -121,10 +127,10 @@ def test_a_cluster_may_have_several_masters(tmp_path: Path) -> None:
     ],
 )
 def test_another_master_is_refused(tmp_path: Path, master: str) -> None:
-    with pytest.raises(ConfigurationError, match="of 'orders' is no standalone cluster of Spark") as error:
+    with pytest.raises(ConfigurationError, match="of 'orders' is no cluster that runs tasks") as error:
         cluster.of(settings(tmp_path, table(master, SECRET)), "orders")
 
-    assert "spark://HOST:PORT" in str(error.value.hint)
+    assert "spark://HOST:PORT, yarn or k8s://https://HOST:PORT" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("tables", ["home", "s3://lake/tables"])
@@ -164,7 +170,7 @@ def test_an_empty_secret_is_none(tmp_path: Path) -> None:
 def test_a_cluster_may_let_everybody_in(tmp_path: Path, value: str) -> None:
     found = cluster.of(settings(tmp_path, table(MASTER, f'"spark.authenticate" = {value}')), "orders")
 
-    assert found is not None and found.secret is None
+    assert found is not None and found.shared_secret is None
 
 
 def test_a_cluster_that_lets_everybody_in_needs_no_secret_that_is_there(
@@ -174,7 +180,7 @@ def test_a_cluster_that_lets_everybody_in_needs_no_secret_that_is_there(
 
     found = cluster.of(settings(tmp_path, table(MASTER, SECRET, '"spark.authenticate" = false')), "orders")
 
-    assert found is not None and found.secret is None
+    assert found is not None and found.shared_secret is None
 
 
 def test_a_secret_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +200,7 @@ def test_a_secret_that_was_followed_is_still_the_secret(
 
     named = cluster.of(found, "orders")
 
-    assert named is not None and named.secret == "s3cret"
+    assert named is not None and named.shared_secret == "s3cret"
 
 
 @pytest.mark.parametrize(

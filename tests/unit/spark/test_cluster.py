@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark import SparkContext
 
-from deltaworks.control.cluster import Cluster
+from deltaworks.control.clusters.standalone import Standalone
 from deltaworks.spark import cluster
 from deltaworks.spark.cluster import CODE, PYTHON, Executors
 
@@ -27,7 +27,7 @@ MASTER = "spark://m:7077"
 def executors(
     code: Mapping[str, Path] | None = None, *, python: str = "python3", secret: str | None = None
 ) -> Executors:
-    return Executors(Cluster(master=MASTER, python=python, secret=secret, cores=3), code or {})
+    return Executors(Standalone(master=MASTER, python=python, secret=secret, cores=3), code or {})
 
 
 def test_a_session_has_the_settings_of_its_cluster(tmp_path: Path) -> None:

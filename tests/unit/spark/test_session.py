@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark import SparkConf, java_gateway
 
-from deltaworks.control.cluster import Cluster
+from deltaworks.control.clusters.standalone import Standalone
 from deltaworks.errors import ConfigurationError
 from deltaworks.spark import session
 from deltaworks.spark.cluster import Executors
@@ -26,7 +26,7 @@ def config(scratch: Path) -> dict[str, str]:
 
 
 def executors(master: str) -> Executors:
-    return Executors(Cluster(master=master, python="python3", secret="s3cret", cores=2), {})
+    return Executors(Standalone(master=master, python="python3", secret="s3cret", cores=2), {})
 
 
 def test_a_session_listens_on_this_machine_only_and_wants_a_secret(settings: dict[str, str]) -> None:
