@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pyspark import SparkContext
 
 from deltaworks.control.clusters.standalone import Standalone
+from deltaworks.control.clusters.yarn import Yarn
 from deltaworks.spark import cluster
 from deltaworks.spark.cluster import CODE, PYTHON, Executors
 
@@ -72,6 +73,31 @@ def test_settings_of_the_project_win_but_for_what_makes_the_executors_ours(tmp_p
         "/more.zip",
         f"{tmp_path}/{CODE}.tar.gz#{CODE}",
     ]
+
+
+def on_yarn(folder: Path) -> Executors:
+    return Executors(
+        Yarn(
+            master="yarn",
+            python="python3",
+            cores=3,
+            folder=folder,
+            managers=(("rm", 8032),),
+            containers={"spark.executor.instances": "3"},
+        ),
+        {},
+    )
+
+
+def test_on_yarn_archives_come_through_yarn_and_from_nowhere_else(tmp_path: Path) -> None:
+    own = {"spark.archives": "/a.tar.gz#a", "spark.yarn.dist.archives": "/b.zip", "spark.submit.deployMode": "cluster"}
+
+    found = on_yarn(tmp_path).config(tmp_path, "", own)
+
+    assert found["spark.yarn.dist.archives"] == f"/a.tar.gz#a,/b.zip,{tmp_path}/{CODE}.tar.gz#{CODE}"
+    assert "spark.archives" not in found
+    assert (found["spark.master"], found["spark.submit.deployMode"]) == ("yarn", "client")
+    assert found["spark.executor.instances"] == "3"
 
 
 @pytest.fixture
@@ -167,6 +193,7 @@ class Jvm:
         with suppress(FileNotFoundError):
             self.mode, self.text = self._file.stat().st_mode & 0o777, self._file.read_text()
         self.started.append({"conf": dict(conf.getAll()), "args": os.environ.get(SUBMIT), **popen_kwargs})
+        self.hadoop = os.environ.get("HADOOP_CONF_DIR")
         if self.fails:
             raise RuntimeError("no Java")
         return self
@@ -209,6 +236,21 @@ def test_without_a_secret_the_jvm_starts_as_always(jvm: Jvm, tmp_path: Path) -> 
         pass
 
     assert jvm.started[0]["args"] is None and not hasattr(jvm, "mode")
+
+
+@pytest.mark.parametrize("before", [None, "/other"])
+def test_only_the_jvm_of_a_session_on_yarn_has_its_configuration(
+    jvm: Jvm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: str | None
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    if before is not None:
+        monkeypatch.setenv("HADOOP_CONF_DIR", before)
+
+    with on_yarn(Path("/etc/hadoop")).reached({}, tmp_path):
+        pass
+
+    assert (jvm.hadoop, os.environ.get("HADOOP_CONF_DIR")) == ("/etc/hadoop", before)
+    assert jvm.started[0]["args"] is None, "YARN hands the secret out"
 
 
 @pytest.mark.parametrize("arguments", [None, "--name mine pyspark-shell"])

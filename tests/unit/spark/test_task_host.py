@@ -172,6 +172,18 @@ def test_stores_and_what_belongs_to_tables_are_in_the_folder_of_the_executor(exe
     assert local_side(found.tables_root / "t") == executor / f"tables/{os.getpid()}/memory/lake/tables/t"
 
 
+def test_on_yarn_they_are_in_the_folder_of_the_container_since_the_others_outlive_it(
+    executor: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_DIRS", f"{tmp_path}/first,{tmp_path}/second")
+    monkeypatch.setenv("CONTAINER_ID", "container_1_0001_01_000002")
+    lake = connect("s3://memory/lake", Access("s3cret"), tmp_path / "driver")
+
+    found = begun(host(fence=lake / "fence", tables_root=lake / "tables", local_root=None))._config
+
+    assert found.local_folder == tmp_path / "first/container_1_0001_01_000002/deltaworks/stores"
+
+
 def test_stores_of_this_machine_are_where_the_driver_says(executor: Path, tmp_path: Path) -> None:
     lake = connect("s3://memory/lake", Access("s3cret"), tmp_path / "driver")
 

@@ -20,6 +20,8 @@ _CORES_AT_ONCE = 4
 _JVM_MB, _PYTHON_MB = 384, 512
 """What an executor needs beside its heap: for its JVM, and for the Python worker of each core."""
 _CORES, _INSTANCES = "spark.executor.cores", "spark.executor.instances"
+_FACTOR = "spark.executor.memoryOverheadFactor"
+"""Of Spark's heap; an absolute number would win over it."""
 _DYNAMIC, _MOST = "spark.dynamicAllocation.enabled", "spark.dynamicAllocation.maxExecutors"
 
 
@@ -111,11 +113,12 @@ def containers(own: Mapping[str, str], cores: int, master: str) -> dict[str, str
             f"{count} executors with {each} cores on {master} would run {count * each} tasks at once; cores = {cores}.",
             hint=f"cores = {count * each}, or a smaller {_MOST if dynamic else _INSTANCES} or {_CORES}",
         )
+    memory = {} if _FACTOR in own else {"spark.executor.memoryOverhead": f"{_JVM_MB + _PYTHON_MB * each}m"}
     return {
+        **memory,
         AUTHENTICATE: "true",  # the driver makes a secret, and the cluster hands it to the executors
         _CORES: str(each),
         _MOST if dynamic else _INSTANCES: str(count),
-        "spark.executor.memoryOverhead": f"{_JVM_MB + _PYTHON_MB * each}m",
         # Executors of a stream fail over months: only many in a short time are a reason to begin anew.
         "spark.executor.maxNumFailures": str(max(20, 4 * count)),
         "spark.executor.failuresValidityInterval": "10m",

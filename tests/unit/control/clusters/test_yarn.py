@@ -175,6 +175,15 @@ def test_so_many_tasks_run_at_once_at_most(
     assert "spark.cores.max" not in found
 
 
+def test_a_project_may_say_what_executors_need_beside_their_heap(tmp_path: Path) -> None:
+    configured(tmp_path, {f"{RM}.hostname": "rm"})
+
+    assert (
+        "spark.executor.memoryOverhead"
+        not in yarn(tmp_path, '"spark.executor.memoryOverheadFactor" = "0.5"').settings()
+    )
+
+
 def test_executors_that_come_and_go_have_a_limit_too(tmp_path: Path) -> None:
     configured(tmp_path, {f"{RM}.hostname": "rm"})
 
