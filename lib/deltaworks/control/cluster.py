@@ -25,7 +25,7 @@ def of(settings: Settings, name: str) -> Cluster | None:
         ConfigurationError: the settings do not fit together.
     """
     own = settings.spark_of(name)
-"""The cluster that runs tasks: which one, who may, and whether it answers.
+    if (master := own.get(MASTER)) is None or settings.spark_tasks == "here":
         return None
     kind = _kind(master)
     if kind is None:

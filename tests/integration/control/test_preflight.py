@@ -9,6 +9,7 @@ import pytest
 
 from deltaworks.control import checkpoint, cluster, jobs
 from deltaworks.control.actions import preflight
+from deltaworks.control.clusters.standalone import Standalone
 from deltaworks.control.model import DeployOptions
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import (
@@ -122,7 +123,7 @@ def test_a_cluster_that_is_away_is_said_before_anything_changes(
 ) -> None:
     settings = project(kafka, tmp_path, "preflight_g")
     master = f"spark://127.0.0.1:{free_ports(1)[0]}"
-    found = cluster.Cluster(master=master, python="python3", secret=None, cores=1)
+    found = Standalone(master=master, python="python3", secret=None, cores=1)
     monkeypatch.setattr(cluster, "of", lambda settings, name: found)
 
     with pytest.raises(StackError, match=f"The Spark cluster {master} does not answer"):

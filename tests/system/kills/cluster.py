@@ -162,26 +162,19 @@ class Check:
         pipeline = jobs.load(settings, job)
         plan = pipeline.plan()
         prepare(settings.cluster, pipeline, plan, begun=False)
-<<<<<<< HEAD
         try:
             with ExitStack() as opened:
                 cluster = opened.enter_context(machines(workers))
                 store = opened.enter_context(stored(settings, everything=True))
                 proxy = opened.enter_context(Faults(endpoint_of(store.settings)))
-                project = self.work / f"project-{time.monotonic_ns()}"
+                folder = self.work / f"project-{time.monotonic_ns()}"
                 own = on_cluster(
-                    store.settings, cluster, project, cores=cores, spark=spark,
+                    store.settings, cluster, folder, cores=cores, spark=spark,
                     s3={"endpoint": proxy.endpoint} if proxied else None,
                 )  # fmt: skip
                 yield Stage(cluster, store, own, proxy)
         finally:
             admin.delete_topics(settings.cluster, [*all_topics(pipeline, plan), control_topic(job)])
-=======
-        with machines(workers) as cluster, stored(settings, everything=True) as store:
-            folder = self._work / f"project-{time.monotonic_ns()}"
-            yield cluster, store, on_cluster(store.settings, cluster, folder, cores=cores)
-        admin.delete_topics(settings.cluster, [*all_topics(pipeline, plan), control_topic(name)])
->>>>>>> 17a79084 (YARN and Kubernetes run the tasks of streams, too: kinds of clusters behind one interface, their executors' limits, rights and pod)
         print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
 
     def kill(self, victim: str, stream: StreamUnderKills, stage: Stage) -> None:

@@ -84,4 +84,4 @@ def test_the_executor_takes_the_place_of_the_program(tmp_path: Path) -> None:
 def test_it_is_not_started_by_hand() -> None:
     done = subprocess.run([sys.executable, "-m", "deltaworks.spark.pod"], capture_output=True, text=True, check=False)
 
-    assert done.returncode == 1 and "a driver makes the pods it needs" in done.stderr
+    assert done.returncode == 1 and "usage: python -m deltaworks.spark.pod executor" in done.stderr

@@ -111,7 +111,7 @@ def test_a_stream_that_names_it_gets_in(settings: Settings) -> None:
     found = cluster.of(Settings.from_environment({"DELTAWORKS_HOME": str(settings.home)}, cwd=settings.project), "any")
 
     assert found is not None
-    assert found.secret == spark.credentials(settings).password
+    assert found.shared_secret == spark.credentials(settings).password
 
 
 def test_another_port_is_told_at_the_next_start(settings: Settings) -> None:
