@@ -6,7 +6,7 @@ The folder of a run (environment variable `DELTAWORKS_TEST_FAULTS`) is all that 
 - `inject/<point>`: an order, carried out by the first process that reaches the point: `raise`, `kill` or
   `wait`;
 - `done/<point>`: the order was carried out; who waits goes on when somebody removes it;
-- `mutation`: the name of one of `tests.mutation.MUTATIONS`, which every process applies to itself.
+- `mutation`: names of `tests.mutation.MUTATIONS`, with ` + ` between them, which every process applies to itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from pathlib import Path
 from deltaworks import faults
 
 VARIABLE = "DELTAWORKS_TEST_FAULTS"
+AND = " + "
+"""Between the names of several mutations."""
 HOOK = "tests.support.fault_hooks:install"
 
 
@@ -38,7 +40,8 @@ def install() -> None:
     if chosen.exists():
         from tests import mutation
 
-        mutation.apply(chosen.read_text().strip())
+        for name in chosen.read_text().strip().split(AND):
+            mutation.apply(name)
     faults.arm(_Hook(root))
 
 

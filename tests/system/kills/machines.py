@@ -187,8 +187,9 @@ class Machines:
         return {int(each["port"]) for each in self._state().get("workers", []) if each["state"] == "ALIVE"}
 
     def _state(self) -> dict[str, Any]:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as answer:
-            found: dict[str, Any] = json.load(answer)
+        address = f"http://127.0.0.1:{self._page}/json/"
+        with suppress(OSError, ValueError), urllib.request.urlopen(address, timeout=5) as answer:
+            found: dict[str, Any] = json.load(answer)  # at first, it answers with a page
             return found
         return {}
 

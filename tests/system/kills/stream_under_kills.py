@@ -96,7 +96,7 @@ class StreamUnderKills:
             settings: of a home of its own; its broker runs.
             work: where the fault orders and traces lie.
             report: receives a line per event.
-            mutation: the name of one of `tests.mutation.MUTATIONS`.
+            mutation: names of `tests.mutation.MUTATIONS`, with ` + ` between them.
             job: the name of the pipeline.
             environment: further variables of the driver and of all below it.
             registered: each driver is a generation of the registry, which it tells what it does.
