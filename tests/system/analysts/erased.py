@@ -26,7 +26,7 @@ from deltaworks.control.topics import prepare
 from deltaworks.kafka import admin
 from deltaworks.lakehouse import cuts, retention
 from deltaworks.lakehouse.cuts import Cut
-from deltaworks.lakehouse.reading import dataset
+from deltaworks.lakehouse.reading import dataset, delta_table
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
@@ -246,7 +246,7 @@ def seen(settings: Settings, at: Iterable[Cut]) -> Seen:
 
 
 def _rows(table: Path, version: int) -> list[dict[str, Any]]:
-    return list(dataset(table, DeltaTable(table, version=version)).to_table().to_pylist())
+    return list(dataset(table, delta_table(table, version)).to_table().to_pylist())
 
 
 def holding(settings: Settings, person: str) -> list[str]:

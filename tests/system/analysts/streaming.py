@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from jobs.orders import pipeline
 from tests.support.live_stack import reachable
+from tests.support.repeated import repeated
 from tests.system.analysts import recomputed
 from tests.system.analysts.findings import Findings
 from tests.system.analysts.readers import READERS, Place, Rows
@@ -35,6 +36,7 @@ RATE = 10.0
 PATIENCE_S = 900.0
 """For a machine on which each thing takes long."""
 _PAUSE_S = 15.0
+_EVERY_S = 0.1
 FIRST = "1500"
 """Records before the readers begin: more than the two hours that the first day has."""
 DAYS = ("--from", "2026-03-01", "--to", "2026-03-02")
@@ -112,12 +114,12 @@ def _stream(settings: Settings, work: Path, findings: Findings, seconds: float) 
     with flowing(settings, RATE, continued=True), stream.running():
         until(lambda: _has_rows(settings), "the cut of the first batch")
         with ExitStack() as threads:
-            threads.enter_context(_repeated(nullcontext(lambda: _compare(settings, findings, asked))))
+            threads.enter_context(repeated(nullcontext(lambda: _compare(settings, findings, asked)), _EVERY_S))
             for number, name in enumerate(READERS):
                 scratch = work / f"reader-{number}"
                 scratch.mkdir()
                 asking = _asking(name, Place(settings, "orders"), scratch, asked, findings)
-                threads.enter_context(_repeated(asking))
+                threads.enter_context(repeated(asking, _EVERY_S))
             published = _disturb(project, stream, asked, findings, rng, seconds)
     _compare(settings, findings, asked)
     findings.holds(f"{len(stream.outcome.kills)} SIGKILLs of the driver", bool(stream.outcome.kills))
@@ -141,30 +143,6 @@ def _has_rows(settings: Settings) -> bool:
     """A stream publishes its first cut before its first batch."""
     cut = cuts.latest(settings.tables, "orders")
     return cut is not None and cut.batch_id >= 0
-
-
-@contextmanager
-def _repeated(opened: AbstractContextManager[Callable[[], None]]) -> Iterator[None]:
-    """A thread opens something, and calls it again and again until the block ends."""
-    enough, failed = threading.Event(), list[Exception]()
-
-    def repeat() -> None:
-        try:
-            with opened as work:
-                while not enough.wait(0.1):
-                    work()
-        except Exception as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=repeat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        enough.set()
-        thread.join()
-    if failed:
-        raise failed[0]
 
 
 @contextmanager
@@ -201,7 +179,7 @@ def _disturb(
             done["rolled back"] += answer.code == 0
 
     begun = time.monotonic()
-    with _repeated(nullcontext(publish)):
+    with repeated(nullcontext(publish), _EVERY_S):
         while time.monotonic() < begun + seconds or not (asked.by_all and all(done.values())):
             if time.monotonic() > begun + 4 * seconds + PATIENCE_S:
                 break

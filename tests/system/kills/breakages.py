@@ -7,15 +7,12 @@ A check that stays green although its safeguard is gone would be worth nothing. 
 from __future__ import annotations
 
 import random
-import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from deltaworks import exits
 from tests.support.object_stores import Fault
-from tests.system.kills.cluster import RATE, Check
-from tests.system.kills.store_under_kills import share_keys
+from tests.system.kills.cluster import RATE, STARTS, Check
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.sample_data import flowing
 
@@ -28,7 +25,6 @@ _LOSSES: tuple[tuple[Fault, float], ...] = (
     ("cut off", 0.02),
 )
 """What happens to a request to the store, and how often."""
-_ONCE, _AND_CATCHES_UP = 1, 2
 _HELD_AT = "delta.before_commit:order_counts"
 
 Scenario = Callable[[Check, str | None], bool]
@@ -38,11 +34,8 @@ Scenario = Callable[[Check, str | None], bool]
 def late(check: Check, mutation: str | None) -> bool:
     """A driver waits before a commit, another home takes over and goes on, then the first one commits."""
     with check.stage("late", cores=2) as stage:
-        there = replace(stage.settings, home=check.work / f"there-{time.monotonic_ns()}")
-        share_keys(stage.settings, there)
-        first, second = (
-            StreamUnderKills(settings, stage.cluster.folder, mutation=mutation) for settings in (stage.settings, there)
-        )
+        homes = (stage.settings, check.other_home(stage))
+        first, second = (StreamUnderKills(home, stage.cluster.folder, mutation=mutation) for home in homes)
         with flowing(check.settings, RATE):
             with first.held_at(_HELD_AT) as old, second.running():
                 for _ in range(3):
@@ -66,7 +59,7 @@ def lossy(check: Check, mutation: str | None) -> bool:
             proxy.by_chance = lambda _: None
         exact = check.judge("lossy", stream, stage, mutation)
         print(f"lossy: {len(proxy.requests)} requests, {dict(proxy.done)}", flush=True)
-        return exact and stream.outcome.starts == _ONCE + _AND_CATCHES_UP and proxy.done.total() > 0
+        return exact and stream.outcome.starts == STARTS and proxy.done.total() > 0
 
 
 def moved(check: Check, mutation: str | None) -> bool:

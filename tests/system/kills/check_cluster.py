@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from deltaworks import exits
@@ -25,10 +26,9 @@ from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.stack.lifecycle import down, up
 from tests.support.live_stack import reachable
 from tests.system.kills.breakages import breakages
-from tests.system.kills.cluster import RATE, VICTIMS, Check
+from tests.system.kills.cluster import RATE, STARTS, VICTIMS, Check
 from tests.system.kills.cuts import cuts
 from tests.system.kills.operations import operations
-from tests.system.kills.store_under_kills import share_keys
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.sample_data import flowing
 
@@ -55,7 +55,7 @@ def elastic(check: Check) -> None:
             stream.at_work(check.rng)
             for number in (1, 2):
                 cluster.add_worker(number)
-                stream.until(lambda number=number: cluster.has_run(number), _TASK_S, "a new worker gets no task")  # type: ignore[misc]
+                stream.until(partial(cluster.has_run, number), _TASK_S, "a new worker gets no task")
                 print(f"worker {number} runs tasks; {cluster.executors()} executors", flush=True)
             for number in (0, 1):
                 cluster.remove_worker(number)
@@ -64,17 +64,15 @@ def elastic(check: Check) -> None:
             cluster.add_worker(0)
             stream.at_work(check.rng)
         check.judge("elastic", stream, stage)
-        if stream.outcome.starts > 3:  # the stream, then catching up without and with its local stores
+        if stream.outcome.starts > STARTS:
             check.wrong.append(f"elastic: {stream.outcome.starts} starts of the driver")
 
 
 def host(check: Check) -> None:
     """Another home takes over from a driver that is suspended, and wakes up."""
     with check.stage("host", cores=2) as stage:  # two drivers have room
-        there = replace(stage.settings, home=check.work / f"there-{time.monotonic_ns()}")
-        share_keys(stage.settings, there)
         first = StreamUnderKills(stage.settings, stage.cluster.folder)
-        second = StreamUnderKills(there, stage.cluster.folder)
+        second = StreamUnderKills(check.other_home(stage), stage.cluster.folder)
         with flowing(check.settings, RATE):
             with first.cut_off() as old, second.running():
                 for victim in ("executor", "driver", "worker"):

@@ -26,11 +26,13 @@ from deltaworks.stack.secured_kafka import NODES
 from tests.support.object_stores import Faults
 from tests.system.kills.brokers_under_kills import Brokers
 from tests.system.kills.machines import Machines, machines
-from tests.system.kills.store_under_kills import StoreUnderKills, stored
+from tests.system.kills.store_under_kills import StoreUnderKills, share_keys, stored
 from tests.system.kills.stream_under_kills import Outcome, StreamUnderKills, print_outcome
 
 VICTIMS = ("executor", "executor", "executor", "worker", "driver", "jvm", "store", "master", "executor")
 RATE = 60.0
+STARTS = 3
+"""Of a driver that nothing ends: the stream, and catching up with its local stores and without (`check_alone`)."""
 _ALONE = "alone.toml"
 """The settings of the project without the cluster."""
 
@@ -176,6 +178,12 @@ class Check:
         finally:
             admin.delete_topics(settings.cluster, [*all_topics(pipeline, plan), control_topic(job)])
         print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
+
+    def other_home(self, stage: Stage) -> Settings:
+        """Of another machine, which knows the store, and whose streams run on the same cluster."""
+        there = replace(stage.settings, home=self.work / f"there-{time.monotonic_ns()}")
+        share_keys(stage.settings, there)
+        return there
 
     def kill(self, victim: str, stream: StreamUnderKills, stage: Stage) -> None:
         """SIGKILL to a broker, or to one of `VICTIMS`, somewhere within a batch of a stream that is at work."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from deltaworks import exits
 from deltaworks.stack import ports
 from tests.system.kills.cluster import RATE, Check, Stage, endpoint_of
 from tests.system.kills.cut_off import Lines
-from tests.system.kills.store_under_kills import share_keys
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.sample_data import flowing
 
@@ -98,9 +97,7 @@ def cuts(check: Check) -> None:
         check.judge("cuts", found.stream, found.stage)
     for server in TAKEN_OVER:
         with _cut_stage(check) as found:
-            there = replace(found.stage.settings, home=check.work / f"there-{time.monotonic_ns()}")
-            share_keys(found.stage.settings, there)
-            second = StreamUnderKills(there, found.stage.cluster.folder, registered=True)
+            second = StreamUnderKills(check.other_home(found.stage), found.stage.cluster.folder, registered=True)
             with flowing(check.settings, RATE), found.stream.alone() as old:
                 with found.driver.cut(server), second.running():
                     end = time.monotonic() + CUT_S

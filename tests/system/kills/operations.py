@@ -3,14 +3,14 @@ hand-over, a rescale."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from deltaworks.control import actions
 from deltaworks.settings import Settings
+from tests.support.repeated import repeated
 from tests.system.kills.cluster import RATE, Check, Stage
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.replays.project import Answer, Project
@@ -55,17 +55,6 @@ def _done(check: Check, settings: Settings, *arguments: str) -> Answer:
 @contextmanager
 def _killed(check: Check, stage: Stage) -> Iterator[None]:
     """Executors get SIGKILL again and again during the block."""
-    enough = threading.Event()
-
-    def kill() -> None:
-        while not enough.wait(_EVERY_S):
-            stage.cluster.kill_any_executor(check.rng)
-
-    thread = threading.Thread(target=kill, daemon=True)
-    thread.start()
-    try:
+    with repeated(nullcontext(lambda: stage.cluster.kill_any_executor(check.rng)), _EVERY_S):
         yield
-    finally:
-        enough.set()
-        thread.join()
     print(f"operations: {len(stage.cluster.kills)} executors killed", flush=True)

@@ -6,13 +6,9 @@ were new.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,20 +16,18 @@ import pytest
 from deltaworks.control import erasures
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.lakehouse import cuts, reading, retention
-from deltaworks.lakehouse.cuts import Cut
 from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
-from tests.support.fault_hooks import HOOK, VARIABLE
 from tests.system.analysts import recomputed
-from tests.system.analysts.erased import _ends, names
+from tests.system.analysts.erased import _ends, names, seen
 from tests.system.analysts.readers import Place, Row, arrow
 from tests.system.analysts.recomputed import Recomputed
 from tests.system.kills.store_under_kills import stored
 from tests.system.kills.stream_under_kills import StreamUnderKills, copied
+from tests.system.replays.project import Project
 from tests.system.sample_data import flowing
 
 POINTS = ("erase.made", "rewriting.between:order_counts", "rewriting.log_made:users_changelog", "erase.done:rows")
-Seen = dict[tuple[int, str], Counter[str]]
 
 
 @pytest.mark.slow
@@ -47,19 +41,19 @@ def test_no_object_has_the_person_and_the_stream_goes_on_with_all_others(
         assert _command(settings, "tables", "pin", "audit", "orders") == 0
         _more(settings, orders, 2_500)
         known = [retention.pinned(settings.tables, "audit")["orders"], cuts.required(settings.tables, "orders")]
-        before, person = _seen(settings, known), _customer(settings)
+        before, person = seen(settings, known), _customer(settings)
         expected = {at: Counter({row: n for row, n in rows.items() if not names(row, person)})
                     for at, rows in before.items()}  # fmt: skip
         assert before != expected and len(_holding(settings, person)) > 8
 
         for number, point in enumerate(POINTS):
             assert _command(settings, *_erase(person), faults=_killing(tmp_path / str(number), point)) < 0, point
-            for at, rows in _seen(settings, known).items():
+            for at, rows in seen(settings, known).items():
                 assert expected[at] <= rows <= before[at], (point, at)
         assert _command(settings, *_erase(person)) == 0
 
         assert _holding(settings, person) == []
-        assert _seen(settings, known) == expected
+        assert seen(settings, known) == expected
         (record,) = erasures.erasures(PipelinePaths.of(settings, "orders"))
         assert record.done_ms is not None and not [place for place in record.left if place.startswith("object ")]
 
@@ -86,17 +80,10 @@ def _killing(folder: Path, point: str) -> Path:
 
 def _command(settings: Settings, *arguments: str, faults: Path | None = None) -> int:
     """Runs a command of deltaworks; returns its exit code, below 0 if it was killed."""
-    module = "deltaworks.cli" if faults is None else "tests.system.replays.armed"
-    environment = {**os.environ, **settings.process_environment()}
-    if faults is not None:
-        environment |= {"DELTAWORKS_FAULT_HOOK": HOOK, VARIABLE: str(faults)}
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False,
-        cwd=settings.project, env=environment,
-    )  # fmt: skip
-    if done.returncode > 0:
-        print(done.stdout, done.stderr)
-    return done.returncode
+    answer = Project(settings).deltaworks(*arguments, faults=faults)
+    if answer.code > 0:
+        print(answer.text)
+    return answer.code
 
 
 def _customer(settings: Settings) -> str:
@@ -104,19 +91,6 @@ def _customer(settings: Settings) -> str:
     rows = reading.dataset(settings.tables / "order_counts").to_table(columns=["user_id"]).to_pylist()
     ((name, _),) = Counter(row["user_id"] for row in rows).most_common(1)
     return str(name)
-
-
-def _seen(settings: Settings, known: list[Cut]) -> Seen:
-    """All that a reader finds in the tables at these cuts, by Delta's own rules."""
-    return {
-        (cut.batch_id, name): Counter(map(str, _rows(settings.tables / name, version)))
-        for cut in known
-        for name, version in cut.tables.items()
-    }
-
-
-def _rows(table: Path, version: int) -> list[dict[str, Any]]:
-    return list(reading.dataset(table, reading.delta_table(table, version)).to_table().to_pylist())
 
 
 def _holding(settings: Settings, person: str) -> list[str]:

@@ -6,12 +6,9 @@ was read once has the same rows whenever it is read again.
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -34,12 +31,14 @@ from deltaworks.lakehouse.retention import Retention
 from deltaworks.object_path import ObjectPath
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
+from tests.support.repeated import repeated
 from tests.system.analysts import recomputed
 from tests.system.analysts.readers import READERS, Place, Reader
 from tests.system.analysts.recomputed import Recomputed
 from tests.system.analysts.streaming import Digests, digested
 from tests.system.kills.store_under_kills import stored
 from tests.system.kills.stream_under_kills import StreamUnderKills, copied
+from tests.system.replays.project import Project
 from tests.system.sample_data import flowing
 from tests.unit.lakehouse.lake import sweep
 
@@ -89,14 +88,17 @@ def test_tools_see_whole_batches_while_a_stream_commits_and_pins_outlive_the_res
             opened = tools[tool](place, wanted, None)
             answers.given[tool].append((opened.batches, digested(opened.read())))
 
+        def note() -> None:
+            answers.versions.append(_newest(settings.tables / CHANGING))
+
         with flowing(settings, rate=20.0), orders.running():
             orders.until(lambda: _cut(settings).batch_id > 0, _PATIENCE_S, "no batch was shown")
             _command(settings, "tables", "pin", PIN, "orders")
             pinned = _cut(settings, PIN)
             with ExitStack() as threads:
                 for tool in TOOLS:
-                    threads.enter_context(_repeated(partial(ask, tool)))
-                threads.enter_context(_repeated(lambda: answers.versions.append(_newest(settings.tables / CHANGING))))
+                    threads.enter_context(repeated(nullcontext(partial(ask, tool)), _PAUSE_S))
+                threads.enter_context(repeated(nullcontext(note), _PAUSE_S))
                 orders.until(lambda: answers.half, _PATIENCE_S, "not all tools have answered")
                 between = _cut(settings)
                 orders.until(lambda: answers.all, _PATIENCE_S, "some tools have seen little")
@@ -142,35 +144,9 @@ def _tools(settings: Settings, work: Path, stack: ExitStack) -> Iterator[tuple[s
         yield name, stack.enter_context(READERS[name](settings, scratch))
 
 
-@contextmanager
-def _repeated(work: Callable[[], None]) -> Iterator[None]:
-    """A thread does something again and again until the block ends; its error is that of the block."""
-    enough, failed = threading.Event(), list[Exception]()
-
-    def repeat() -> None:
-        try:
-            while not enough.wait(_PAUSE_S):
-                work()
-        except Exception as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=repeat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        enough.set()
-        thread.join()
-        if failed:
-            raise failed[0]
-
-
 def _command(settings: Settings, *arguments: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "deltaworks.cli", *arguments],
-        capture_output=True, text=True, check=False, cwd=settings.project, env=settings.process_environment(),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    answer = Project(settings).deltaworks(*arguments)
+    assert answer.code == 0, answer.text
 
 
 def _cut(settings: Settings, pin: str | None = None) -> Cut:

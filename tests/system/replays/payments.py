@@ -6,9 +6,8 @@ window, and in its day for the tables without windows. Every amount occurs once.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -18,6 +17,7 @@ from deltalake import DeltaTable
 from deltaworks.control import heartbeat
 from deltaworks.kafka.admin import TopicSpec, create_topics
 from deltaworks.replay.model import ReplayPlan, ReplayState
+from tests.support.repeated import repeated
 from tests.system.replays.project import Project, until
 
 BUG, POISON = " * 2", " * 100000"
@@ -127,19 +127,8 @@ class Payments:
     @contextmanager
     def arriving(self, hours_per_second: float = 2.0) -> Iterator[None]:
         """Payments keep coming until the block ends."""
-        enough = threading.Event()
-
-        def pay() -> None:
-            while not enough.wait(1 / hours_per_second):
-                self.pay(1)
-
-        thread = threading.Thread(target=pay, daemon=True)
-        thread.start()
-        try:
+        with repeated(nullcontext(lambda: self.pay(1)), 1 / hours_per_second):
             yield
-        finally:
-            enough.set()
-            thread.join()
 
     @contextmanager
     def streaming(self) -> Iterator[None]:

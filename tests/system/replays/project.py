@@ -54,9 +54,9 @@ class Project:
         python_path = (package, folder, origin, *others)  # the tests are in the origin
         return cls(replace(settings, project=folder, python_path=python_path))
 
-    def deltaworks(self, *arguments: str) -> Answer:
-        """A command, to its end."""
-        process = self.launch(*arguments)
+    def deltaworks(self, *arguments: str, faults: Path | None = None) -> Answer:
+        """A command, to its end; the arguments are those of `launch`."""
+        process = self.launch(*arguments, faults=faults)
         said, _ = process.communicate(timeout=WAIT_S)
         return Answer(process.returncode, said)
 

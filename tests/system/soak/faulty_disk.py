@@ -144,7 +144,7 @@ class Disk:
         self.shadows.mkdir(parents=True, exist_ok=True)
 
     @property
-    def library(self) -> Path:
+    def preloaded(self) -> Path:
         return self.work / "faulty_disk.so"
 
     @property
@@ -176,12 +176,12 @@ class Disk:
         Raises:
             NoCompilerError: there is none, or it does not compile.
         """
-        native.build(SOURCE, self.library)
+        native.build(SOURCE, self.preloaded)
 
     def environment(self, *, journal: bool = True) -> Mapping[str, str]:
         """Of a process that shall write to this disk."""
         chosen = {
-            "LD_PRELOAD": str(self.library),
+            "LD_PRELOAD": str(self.preloaded),
             "SOAK_DISK_PREFIXES": ":".join(map(str, self.prefixes)),
             "SOAK_DISK_FULL": str(self.full),
             "SOAK_DISK_REFUSED": str(self.refused),

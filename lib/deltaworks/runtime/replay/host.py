@@ -28,7 +28,7 @@ from deltaworks.runtime.collector import written_tables
 from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.replay.executors import Executor
 from deltaworks.runtime.replay.steps import Step, chunks
-from deltaworks.runtime.replay.task_chunks import ChunkResult, ChunkStep, RunPaths, TaskChunk, Work
+from deltaworks.runtime.replay.task_chunks import ChunkResult, ChunkStep, RunPaths, TaskChunk, Work, read_result
 from deltaworks.runtime.task_loop import TaskId, together
 from deltaworks.topology.stages import StageGroup
 
@@ -195,7 +195,7 @@ class ReplayHost:
         if progress.begun is None:
             return set()
         found = self._paths.results(progress.begun).glob("*-*")
-        results = [msgspec.msgpack.decode(path.read_bytes(), type=ChunkResult) for path in found]
+        results = [read_result(path) for path in found]
         return {file.path for result in results for write in result.writes for file in write.added}
 
     def _run_groups(self, chunk: Sequence[Step], states: Mapping[TaskId, bytes]) -> list[ChunkResult]:

@@ -27,7 +27,7 @@ from deltaworks.files import replace_file, side_by_side, write_new
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.lakehouse import layout, page_index
 from deltaworks.runtime import messages
-from deltaworks.runtime.replay.task_chunks import ChunkResult, RunPaths, TaskChunk
+from deltaworks.runtime.replay.task_chunks import ChunkResult, RunPaths, TaskChunk, read_result
 from deltaworks.runtime.state.local_store import (
     Changes,
     LocalStore,
@@ -81,7 +81,7 @@ class OnDisk:
             if any(each.number > version.number for each in found):
                 raise StateError(f"the stores of task {chunk.name} are ahead of batch {chunk.commit_id}")
             if version in found:
-                result = msgspec.msgpack.decode(result_path.read_bytes(), type=ChunkResult)
+                result = read_result(result_path)
                 self._complete(transactions, changes_path, version)
                 return result
             result, changes = process(chunk, transactions)
@@ -128,7 +128,7 @@ class InStore:
         """
         place = self._paths.results(chunk.commit_id) / chunk.name
         with suppress(FileNotFoundError):
-            return _read(place)
+            return read_result(place)
         self._hear(chunk)
         try:
             return self._attempt(chunk, process, place)
@@ -162,7 +162,7 @@ class InStore:
             try:
                 write_new(place, msgspec.msgpack.encode(result))
             except FileExistsError:
-                return _read(place)
+                return read_result(place)
             reach("replay.result_written")
             for transaction in transactions:
                 transaction.commit(version)
@@ -257,7 +257,3 @@ def bring(paths: RunPaths, plan: Plan, states: Mapping[TaskId, bytes]) -> None:
         discard(path)
         with closing(LocalStore(path, stores, durable=True)) as local:
             open_store(local, KeptState(paths.kept(task), task, data))
-
-
-def _read(place: Path) -> ChunkResult:
-    return msgspec.msgpack.decode(place.read_bytes(), type=ChunkResult)

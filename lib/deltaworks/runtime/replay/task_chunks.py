@@ -154,3 +154,8 @@ class ChunkResult(msgspec.Struct, frozen=True, kw_only=True):
     """The state of each task after the chunk, if the run is shared."""
     replaced: tuple[str, ...] = ()
     """Files that no state needs any more, once the chunk is noted."""
+
+
+def read_result(place: Path) -> ChunkResult:
+    """The result in a file; raises `FileNotFoundError` if there is none."""
+    return msgspec.msgpack.decode(place.read_bytes(), type=ChunkResult)
