@@ -79,6 +79,7 @@ class Executors:
             "spark.executorEnv.PYTHONSAFEPATH": "1",
             "spark.shuffle.readHostLocalDisk": "false",  # executors of one machine may be of different users
             "spark.shuffle.io.retryWait": "500ms",  # not 5 s: rows of an executor that is gone are made again at once
+            "spark.stage.maxConsecutiveAttempts": "10",  # not 4: as many executors may be lost before a batch fails
             "spark.locality.wait": "200ms",  # for the executor with the store of a task; then another one makes its own
         }
         return {

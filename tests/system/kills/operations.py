@@ -18,13 +18,13 @@ from tests.system.sample_data import flowing
 
 _BY = "check-cluster"
 _LAUNCH_S = 180.0
-_EVERY_S = 12.0
+_EVERY_S = 20.0
 
 
 def operations(check: Check) -> None:
     """Each, one after the other; then everything is compared."""
-    with check.stage("operations", cores=2) as stage:
-        narrow = replace(stage.settings, cores=1)
+    with check.stage("operations") as stage:
+        narrow = replace(stage.settings, cores=2)
         stream = StreamUnderKills(stage.settings, stage.cluster.folder)
         with flowing(check.settings, RATE):
             actions.deploy(narrow, "orders", requested_by=_BY, launch_s=_LAUNCH_S)
