@@ -5,6 +5,7 @@
 - `elastic`: workers are added and taken away under load;
 - `host`: a driver is cut off with all below it, and another home takes the stream over, as another machine would;
 - `operations`: a replay, its publication and rollback, a hand-over and a rescale, while executors are killed;
+- `airflow`: a stream that Airflow deploys, supervises, replays and stops, while executors and Airflow are killed;
 - `breakages`: safeguards are taken away, one at a time, and the checks must turn red (`breakages`);
 - `cuts`: a driver and an executor do not reach S3, Kafka, PostgreSQL, the master, each alone (`cuts`).
 """
@@ -28,6 +29,7 @@ from tests.support.live_stack import reachable
 from tests.system.kills.breakages import breakages
 from tests.system.kills.cluster import RATE, STARTS, VICTIMS, Check
 from tests.system.kills.cuts import cuts
+from tests.system.kills.on_airflow import airflow
 from tests.system.kills.operations import operations
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.sample_data import flowing
@@ -87,6 +89,7 @@ PARTS: Mapping[str, Callable[[Check], None]] = {
     "elastic": elastic,
     "host": host,
     "operations": operations,
+    "airflow": airflow,
     "breakages": breakages,
     "cuts": cuts,
 }

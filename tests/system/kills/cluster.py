@@ -12,7 +12,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from deltaworks.kafka.control_topic import control_topic
 from deltaworks.settings import Settings
 from deltaworks.stack.secured_kafka import NODES
 from tests.support.object_stores import Faults
+from tests.support.repeated import repeated
 from tests.system.kills.brokers_under_kills import Brokers
 from tests.system.kills.machines import Machines, machines
 from tests.system.kills.store_under_kills import StoreUnderKills, share_keys, stored
@@ -33,6 +34,12 @@ VICTIMS = ("executor", "executor", "executor", "worker", "driver", "jvm", "store
 RATE = 60.0
 STARTS = 3
 """Of a driver that nothing ends: the stream, and catching up with its local stores and without (`check_alone`)."""
+LAUNCH_S = 180.0
+"""Until a driver that was deployed is at work."""
+BY = "check-cluster"
+REPLAYED = ("enriched_orders", "order_counts", "user_revenue", "dead_letters")
+"""The tables of orders that may be published at any time: sessions of a day that has just ended may still grow."""
+_EVERY_S = 20.0
 _ALONE = "alone.toml"
 """The settings of the project without the cluster."""
 
@@ -122,6 +129,14 @@ class Stage:
     """Of a project that uses the cluster."""
     proxy: Faults
     """Before the store."""
+
+    @contextmanager
+    def executors_killed(self, rng: random.Random) -> Iterator[None]:
+        """Executors get SIGKILL again and again during the block."""
+        before = len(self.cluster.kills)
+        with repeated(nullcontext(lambda: self.cluster.kill_any_executor(rng)), _EVERY_S):
+            yield
+        print(f"{len(self.cluster.kills) - before} executors killed meanwhile", flush=True)
 
 
 @dataclass

@@ -1,0 +1,84 @@
+"""A stream on a cluster that Airflow deploys, supervises, replays and stops, while executors and Airflow are killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deltaworks.settings import Settings
+from deltaworks.stack.airflow_api import AirflowApi
+from deltaworks.stack.lifecycle import up
+from deltaworks.stack.state import read_state
+from tests.support.live_stack import await_restart
+from tests.system.kills.cluster import LAUNCH_S, RATE, REPLAYED, Check
+from tests.system.kills.store_under_kills import share_keys
+from tests.system.kills.stream_under_kills import StreamUnderKills
+from tests.system.sample_data import flowing
+
+_COMPONENTS = ("airflow-scheduler", "airflow-triggerer", "airflow-dag-processor", "airflow-api-server")
+_STREAM, _REPLAY, _QUALITY = "orders__stream", "orders__replay", "orders__quality"
+_RUN_S = 600.0
+
+
+@dataclass(frozen=True)
+class _Platform:
+    check: Check
+    settings: Settings
+    api: AirflowApi
+
+    def supervised(self, run_id: str) -> None:
+        """Waits until a run watches the stream."""
+        self.api.wait("a stream that is supervised", lambda: self._state(run_id) == "deferred", timeout_s=LAUNCH_S)
+
+    def _state(self, run_id: str) -> str | None:
+        return self.api.task(_STREAM, run_id, "supervise").state
+
+    def done(self, dag_id: str, conf: Mapping[str, Any]) -> None:
+        """Triggers a run, and waits until it has ended; it has to succeed."""
+        run_id = self.api.trigger(dag_id, conf)
+        self.api.wait(run_id, lambda: self.api.run(dag_id, run_id).ended, timeout_s=_RUN_S)
+        tasks = {task.task_id: task.state for task in self.api.tasks(dag_id, run_id)}
+        state = self.api.run(dag_id, run_id).state
+        print(f"{dag_id} {dict(conf)}: {state}", flush=True)
+        if state != "success":
+            self.check.wrong.append(f"airflow: {dag_id} {dict(conf)}: {tasks}")
+
+    def kill(self, component: str) -> None:
+        """SIGKILL; waits until it is back."""
+        state = read_state(self.settings.run)
+        found = None if state is None else state.find(component)
+        assert found is not None, component
+        os.kill(found.pid, signal.SIGKILL)
+        self.check.kills["airflow"] += 1
+        await_restart(self.settings, component, found.pid)
+
+
+def airflow(check: Check) -> None:
+    """Everything by DAGs; then everything is compared."""
+    with check.stage("airflow") as stage:
+        own = replace(stage.settings, home=check.settings.home)  # Airflow belongs to the home of the brokers
+        share_keys(stage.settings, own)
+        shutil.copytree(check.settings.project / "dags", own.project / "dags")
+        up(own, print, only=_COMPONENTS, tethered=True)
+        stream = StreamUnderKills(own, stage.cluster.folder)
+        with flowing(check.settings, RATE), AirflowApi.of(own) as api:
+            platform = _Platform(check, own, api)
+            api.wait("the DAGs", lambda: {_STREAM, _REPLAY} <= {dag.dag_id for dag in api.dags()}, timeout_s=LAUNCH_S)
+            run_id = api.trigger(_STREAM)
+            platform.supervised(run_id)
+            stream.until(lambda: stream.batches() > 5, LAUNCH_S, "the stream does not run")
+            with stage.executors_killed(check.rng):
+                platform.kill("airflow-scheduler")
+                platform.done(_REPLAY, {"reason": "the same again", "tables": [*REPLAYED], "approval": False})
+                platform.kill("airflow-triggerer")
+                committed = stream.batches()
+                stream.until(lambda: stream.batches() > committed + 5, LAUNCH_S, "the stream does not go on")
+            platform.done(_QUALITY, {})
+            platform.done(_STREAM, {"action": "stop"})
+            if (state := api.task(_STREAM, run_id, "supervise").state) != "success":
+                check.wrong.append(f"airflow: the run that watched the stream is {state}")
+        check.judge("airflow", stream, stage)
