@@ -80,7 +80,8 @@ def project(settings: Settings, spark: str, folder: Path, *, cores: int, s3: _Ta
     text = "".join(line for name, table in tables.items() for line in (f"[{name}]\n", *_lines(table)))
     (folder / _ALONE).write_text(text)
     (folder / FILE).write_text(spark + text)
-    return replace(settings, project=folder, cores=cores)
+    package, *others = settings.python_path
+    return replace(settings, project=folder, cores=cores, python_path=(package, folder, *others))
 
 
 def _lines(table: _Table) -> list[str]:

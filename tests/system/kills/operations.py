@@ -13,15 +13,23 @@ from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.replays.project import Answer, Project
 from tests.system.sample_data import flowing
 
+_RIGHT, _WRONG = "(lambda order: order.amount, ", "(lambda order: 2 * order.amount, "
+"""The revenue of a window; only a table has it."""
+
 
 def operations(check: Check) -> None:
-    """Each, one after the other; then everything is compared."""
+    """Each, one after the other, beginning with code that has a mistake; then everything is compared."""
     with check.stage("operations") as stage:
         narrow = replace(stage.settings, cores=2)
         stream = StreamUnderKills(stage.settings, stage.cluster.folder)
+        job = stage.settings.project / "jobs" / "orders.py"
+        right = job.read_text()
+        assert _RIGHT in right
+        job.write_text(right.replace(_RIGHT, _WRONG))
         with flowing(check.settings, RATE):
             actions.deploy(narrow, "orders", requested_by=BY, launch_s=LAUNCH_S)
-            stream.until(lambda: stream.batches() > 5, LAUNCH_S, "the stream does not run")
+            stream.until(lambda: stream.batches() > 15, LAUNCH_S, "the stream does not run")
+            job.write_text(right)
             try:
                 tables = [word for name in REPLAYED for word in ("--table", name)]
                 with stage.executors_killed(check.rng):
