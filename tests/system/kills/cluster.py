@@ -39,7 +39,7 @@ LAUNCH_S = 180.0
 BY = "check-cluster"
 REPLAYED = ("enriched_orders", "order_counts", "user_revenue", "dead_letters")
 """The tables of orders that may be published at any time: sessions of a day that has just ended may still grow."""
-_EVERY_S = 20.0
+_EVERY_S = 30.0
 _ALONE = "alone.toml"
 """The settings of the project without the cluster."""
 
