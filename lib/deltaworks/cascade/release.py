@@ -25,7 +25,7 @@ from deltaworks import formats
 from deltaworks.batch import jobs
 from deltaworks.batch.history import computed_days, days_in_table
 from deltaworks.cascade.readers import readers
-from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.paths import PipelinePaths, known_pipelines
 from deltaworks.errors import TerminalError, TransientError
 from deltaworks.exits import CONFLICT, LEASE, NO_RESTART
 from deltaworks.files import replace_file
@@ -55,7 +55,8 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
 
 def record_of(settings: Settings, run_id: str) -> Path | None:
     """The file of what was computed behind a run; None: nothing was."""
-    return next(settings.pipelines.glob(f"*/cascades/{RUN.checked(run_id)}.json"), None)
+    RUN.checked(run_id)
+    return next((file for own in known_pipelines(settings) if (file := own.cascade(run_id)).exists()), None)
 
 
 def read(record: Path) -> Release | None:

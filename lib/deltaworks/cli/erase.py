@@ -75,11 +75,11 @@ def erasures(
     """List whose data was erased (by a hash of their keys), when, who asked, and what stayed."""
     from deltaworks.cli import listings
     from deltaworks.control import erasures as records
+    from deltaworks.control import paths
     from deltaworks.control.paths import PipelinePaths
-    from deltaworks.erase import places
 
     settings = Settings.from_environment()
-    names = [pipeline] if pipeline is not None else sorted(places.pipelines(settings))
+    names = [pipeline] if pipeline is not None else [each.root.name for each in paths.known_pipelines(settings)]
     found = [each for name in names for each in records.erasures(PipelinePaths.of(settings, name))]
     if as_json:
         return print_json(listings.Erasures(erasures=list(map(listings.ErasureListed.of, found))))

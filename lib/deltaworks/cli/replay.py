@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,6 +19,7 @@ from deltaworks.names import PIPELINE
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
+    from deltaworks.control.paths import PipelinePaths
     from deltaworks.lakehouse.publish.ownership import Handover, HandoverRequest
     from deltaworks.lakehouse.publish.publication import PublicationRequest
     from deltaworks.replay.model import Phase, ReplayState
@@ -218,6 +219,7 @@ def replays(
     """List unfinished replays and publications."""
     import msgspec
 
+    from deltaworks.control.paths import known_pipelines
     from deltaworks.lakehouse.publish import corrections
     from deltaworks.lakehouse.publish.publication import Publication
     from deltaworks.replay import runs
@@ -230,12 +232,13 @@ def replays(
         for paths, plan in runs.all_unfinished(settings)
         if name in (None, plan.request.pipeline)
     ]
-    files = sorted(settings.pipelines.glob(f"{name or '*'}/publications/*.json"))
+    pipelines = [own for own in known_pipelines(settings) if name in (None, own.root.name)]
+    files = [file for own in pipelines for file in sorted(own.publications.glob("*.json"))]
     publications = [
         (msgspec.json.decode(file.read_bytes(), type=Publication), corrections.of_run(file.parent, file.stem))
         for file in files
     ]
-    handovers = list(_handovers(settings, name))
+    handovers = list(_handovers(pipelines))
     if as_json:
         from deltaworks.cli import listings
 
@@ -294,12 +297,10 @@ def _people(request: PublicationRequest | HandoverRequest) -> tuple[str, str, st
     return request.reason, request.requested_by, request.approved_by
 
 
-def _handovers(settings: Settings, name: str | None) -> Iterator[Handover]:
+def _handovers(pipelines: Iterable[PipelinePaths]) -> Iterator[Handover]:
     from deltaworks.lakehouse.publish import ownership
 
-    for file in sorted(settings.pipelines.glob(f"{name or '*'}/handovers/*.json")):
-        if (told := ownership.read(file)) is not None:
-            yield told
+    return (told for own in pipelines for _, told in ownership.records(own.handovers))
 
 
 def discard(run: Annotated[str, typer.Argument(help="Id of an unfinished replay.")]) -> None:

@@ -30,7 +30,8 @@ def overview(settings: Settings, name: str | None = None, *, launchers: Launcher
         incidents = IncidentBook(registry).open_counts()
     except ControlUnavailableError as error:
         problem = error.message
-    local = {path.parent.name for path in settings.pipelines.glob("*/generation")}
+    traces = (path for file in ("generation", "heartbeat.json") for path in settings.pipelines.glob(f"*/{file}"))
+    local = {path.parent.name for path in traces}
     names = sorted(records.keys() | local) if name is None else [name]
     return Overview(
         pipelines=[

@@ -12,6 +12,7 @@ runs. All else, the record of batches above all, goes on from one checkpoint to 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -312,3 +313,12 @@ class PipelinePaths:
     def stop(self) -> Path:
         """Exists while the stream was told to stop but the registry, which did not answer, does not know it yet."""
         return self.root / "stop"
+
+
+def known_pipelines(settings: Settings) -> list[PipelinePaths]:
+    """Those of all pipelines that have run in this home, or in its object store, by name."""
+    names = {path.name for path in settings.pipelines.glob("*/")}
+    if isinstance(lasting := settings.lasting_pipelines, ObjectPath):
+        with suppress(FileNotFoundError):
+            names |= {path.name for path in lasting.iterdir()}
+    return [PipelinePaths.of(settings, name) for name in sorted(names)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from deltaworks.control import topics
@@ -54,15 +53,6 @@ def beyond_reach(settings: Settings, paths: PipelinePaths) -> Iterator[str]:
         yield f"bucket {name}, which {which} earlier versions of objects: let it expire noncurrent versions"
     if isinstance(paths.lasting, ObjectPath):
         yield f"other machines that have run {paths.root.name}: local stores and logs; delete their homes"
-
-
-def pipelines(settings: Settings) -> set[str]:
-    """The pipelines that have run in this home, or in its object store."""
-    found = {path.name for path in settings.pipelines.glob("*/")}
-    if isinstance(lasting := settings.lasting_pipelines, ObjectPath):
-        with suppress(FileNotFoundError):
-            found |= {path.name for path in lasting.iterdir()}
-    return found
 
 
 def shown(settings: Settings, file: Path) -> str:

@@ -20,7 +20,7 @@ from deltaworks.control import corrections, fence, jobs, topics
 from deltaworks.control.between_drivers import between_drivers
 from deltaworks.control.checkpoint import stored_plan
 from deltaworks.control.lease import Lease
-from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.paths import PipelinePaths, known_pipelines
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.faults import reach
@@ -145,7 +145,8 @@ def take_back(settings: Settings, run_id: str, *, requested_by: str, report: Rep
 
 def record_of(settings: Settings, run_id: str) -> Path | None:
     """Where it is written down what was done to hand over to a run; None: nothing was."""
-    return next(settings.pipelines.glob(f"*/handovers/{RUN.checked(run_id)}.json"), None)
+    RUN.checked(run_id)
+    return next((file for own in known_pipelines(settings) if (file := own.handover(run_id)).exists()), None)
 
 
 def _switch(

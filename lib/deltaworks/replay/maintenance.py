@@ -44,8 +44,7 @@ def maintain(settings: Settings, keep_replays: timedelta | None) -> Removed:
         keep_replays: how long an unfinished replay stays after its last phase; None: until somebody discards it.
     """
     sent = list[str]()
-    for publications in sorted(settings.pipelines.glob("*/publications")):
-        name = publications.parent.name
+    for name in sorted(path.name for path in settings.pipelines.glob("*/")):
         try:
             sent += [kept.name for kept in corrections.send(settings, name)]
         except DeltaworksError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deltaworks import clock
 from deltaworks.control import batches, cluster, corrections, jobs, set_aside, table_commands
-from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.paths import PipelinePaths, known_pipelines
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.files import remove_tree, walk
@@ -200,11 +200,15 @@ def publication_of(settings: Settings, run_id: str) -> tuple[str, Path]:
         ConfigurationError: it has published nothing that is still known.
     """
     RUN.checked(run_id)
-    for file in settings.pipelines.glob(f"*/publications/{run_id}.json"):
-        return file.parents[1].name, file
-    known = sorted(path.stem for path in settings.pipelines.glob("*/publications/*.json"))
+    found = {
+        file.stem: (own.root.name, file)
+        for own in known_pipelines(settings)
+        for file in own.publications.glob("*.json")
+    }
+    if run_id in found:
+        return found[run_id]
     raise ConfigurationError(
-        f"No publication of a run {run_id!r} is known.", hint=f"publications: {', '.join(known) or 'none'}"
+        f"No publication of a run {run_id!r} is known.", hint=f"publications: {', '.join(sorted(found)) or 'none'}"
     )
 
 

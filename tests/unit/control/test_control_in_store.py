@@ -17,13 +17,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from deltaworks.cascade import release
 from deltaworks.config import Reference
 from deltaworks.control import batches, batches_in_store, checkpoint_folders, fence
 from deltaworks.control.batches import BatchRecord
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.errors import FencedError, IncompatibleCheckpointError, TransientError
+from deltaworks.errors import ConfigurationError, FencedError, IncompatibleCheckpointError, TransientError
 from deltaworks.files import Files, files_in
 from deltaworks.object_path import ObjectPath, connect
+from deltaworks.replay import handover, runs
 from deltaworks.settings import Settings
 from tests.support import object_stores
 
@@ -543,6 +545,25 @@ def settings_in(home: Settings, place: ObjectPath) -> Settings:
     keys: dict[str, str | Reference] = {"access_key": "tests", "secret_key": "tests"}
     values = replace(home.values, tables={("s3", ""): table | keys})
     return replace(home, storage_address=str(place), values=values)
+
+
+def test_what_was_done_for_a_run_is_found_in_the_store_also_by_another_machine(
+    home: Settings, in_store: ObjectPath, tmp_path: Path
+) -> None:
+    stored = settings_in(home, in_store)
+    own = PipelinePaths.of(stored, "orders")
+    files = own.publications / "r1.json", own.handover("r2"), own.cascade("r3")
+    for file in files:
+        file.write_bytes(b"{}")
+    PipelinePaths.of(stored, "other").fence.write_bytes(b"1")
+
+    for here in (stored, replace(stored, home=tmp_path / "elsewhere")):
+        assert runs.publication_of(here, "r1") == ("orders", files[0])
+        assert handover.record_of(here, "r2") == files[1]
+        assert release.record_of(here, "r3") == files[2]
+        assert handover.record_of(here, "r1") is release.record_of(here, "r1") is None
+        with pytest.raises(ConfigurationError, match="publications: r1"):
+            runs.publication_of(here, "r2")
 
 
 def test_without_a_store_all_is_in_one_folder(home: Settings) -> None:
