@@ -212,7 +212,8 @@ class StreamUnderKills:
             self.outcome.skipped_transactions += beat.skipped_transactions
 
     def _tail(self, lines: int = 30) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+        log = self._log if self._log.exists() else self.settings.logs / f"{self._job}.log"  # of a supervisor's driver
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
     # Its tormentor
 
