@@ -76,7 +76,7 @@ def airflow(check: Check) -> None:
                 platform.done(_REPLAY, {"reason": "the same again", "tables": [*REPLAYED], "approval": False})
                 platform.kill("airflow-triggerer")
                 committed = stream.batches()
-                stream.until(lambda: stream.batches() > committed + 5, LAUNCH_S, "the stream does not go on")
+                stream.until(lambda: stream.batches() > committed + 2, 2 * LAUNCH_S, "the stream does not go on")
             platform.done(_QUALITY, {})
             platform.done(_STREAM, {"action": "stop"})
             if (state := api.task(_STREAM, run_id, "supervise").state) != "success":

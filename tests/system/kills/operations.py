@@ -38,7 +38,7 @@ def operations(check: Check) -> None:
                     _done(check, narrow, "replay", "orders", "--hand-over", "--reason", "goes on with it", "--yes")
                     _done(check, stage.settings, "rescale", "orders", "--yes")
                     committed = stream.batches()
-                    stream.until(lambda: stream.batches() > committed + 5, LAUNCH_S, "the stream does not go on")
+                    stream.until(lambda: stream.batches() > committed + 2, 2 * LAUNCH_S, "the stream does not go on")
             finally:
                 actions.stop(stage.settings, "orders", requested_by=BY)
         check.judge("operations", stream, stage)

@@ -293,7 +293,7 @@ class StreamUnderKills:
 
     def lose_local_stores(self) -> None:
         """The executor's disk is gone; only between two runs."""
-        shutil.rmtree(self.settings.pipeline(self._job) / "local")
+        shutil.rmtree(PipelinePaths.of(self.settings, self._job).current.local)
 
     def _wait_for_batch(self) -> None:
         """Until a driver has finished a batch since now, so that the kill hits a stream and not its start."""
