@@ -33,7 +33,10 @@ def operations(check: Check) -> None:
             try:
                 tables = [word for name in REPLAYED for word in ("--table", name)]
                 with stage.executors_killed(check.rng):
-                    replayed = _done(check, narrow, "replay", "orders", *tables, "--reason", "the same again", "--yes")
+                    words = ("replay", "orders", *tables, "--reason", "revenue was counted twice", "--yes")
+                    replayed = _done(
+                        check, narrow, *words, code=1
+                    )  # the stream goes on with the mistake: its suite says so
                     _done(check, narrow, "rollback", replayed.run)
                     _done(check, narrow, "replay", "orders", "--hand-over", "--reason", "goes on with it", "--yes")
                     _done(check, stage.settings, "rescale", "orders", "--yes")
@@ -44,12 +47,12 @@ def operations(check: Check) -> None:
         check.judge("operations", stream, stage)
 
 
-def _done(check: Check, settings: Settings, *arguments: str) -> Answer:
+def _done(check: Check, settings: Settings, *arguments: str, code: int = 0) -> Answer:
     begun = time.monotonic()
     answer = Project(settings).deltaworks(*arguments)
     said = " ".join(arguments[:3])
     print(f"{said}: exit code {answer.code} after {time.monotonic() - begun:.0f} s", flush=True)
-    if answer.code:
+    if answer.code != code:
         print(answer.text, flush=True)
         check.wrong.append(f"operations: {said} ended with {answer.code}: {answer.text[-1500:]}")
     return answer
