@@ -36,7 +36,7 @@ def operations(check: Check) -> None:
                     words = ("replay", "orders", *tables, "--reason", "revenue was counted twice", "--yes")
                     replayed = _done(
                         check, narrow, *words, code=1
-                    )  # the stream goes on with the mistake: its suite says so
+                    )  # a check finds that the stream has the mistake still
                     _done(check, narrow, "rollback", replayed.run)
                     _done(check, narrow, "replay", "orders", "--hand-over", "--reason", "goes on with it", "--yes")
                     _done(check, stage.settings, "rescale", "orders", "--yes")
