@@ -13,6 +13,7 @@ from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.topology import fingerprint as fingerprints
+from deltaworks.topology.plan import Plan
 
 FORMAT = 5
 
@@ -31,7 +32,8 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[int, ...]
     """Number of tasks per stage."""
     shards: int
-    """Shards per stage (see `spark.routes`), chosen when the checkpoint was made."""
+    """Shards per stage (see `spark.routes`), chosen when the checkpoint was made; more need another one
+    (`spark.widening`)."""
     first_batch: int = 0
     """Spark counts from 0 in every checkpoint. What is called a batch id here is Spark's plus this, so that batches,
     their record and the rows of changelogs go on from one checkpoint of a pipeline to the next."""
@@ -84,6 +86,17 @@ def open_plan(
         )
     write_plan(path, plan)
     return plan
+
+
+def usable(plan: Plan, tasks: tuple[int, ...], cores: int) -> int:
+    """How many of some cores the widest stage of a plan can use.
+
+    Args:
+        plan: of the stream.
+        tasks: per stage.
+        cores: that there are.
+    """
+    return min(cores, max(1 if group.cyclic else tasks[group.stages[0]] for group in plan.groups))
 
 
 def write_plan(path: Path, plan: CheckpointPlan) -> None:

@@ -9,20 +9,14 @@ The driver finds out what is durable and replaces the intent. This module decide
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from types import FrameType
 
 from deltaworks import exits
-from deltaworks.control import code, outcome
+from deltaworks.control import children, code, outcome
 from deltaworks.control.code import Code
 from deltaworks.control.intents import Intent
 from deltaworks.control.outcome import Outcome
@@ -39,9 +33,6 @@ from deltaworks.faults import reach
 from deltaworks.settings import Settings
 from deltaworks.topology.records import Coordinates
 
-_POLL_S = 0.05
-_TETHER = (sys.executable, "-m", "deltaworks.stack.tether", "--signal", "SIGKILL")
-"""The child dies with us at once: a successor has to find the lease free, and ends the JVM that is left."""
 _RECORD = re.compile(r"^\s*at (?P<topic>\S+)-(?P<partition>\d+) offset (?P<offset>\d+) \(timestamp ", re.M)
 """The text of an `errors.RecordPosition`: of an error that has passed through Spark, only the text is left."""
 
@@ -97,9 +88,8 @@ def finish_with(
 ) -> bool:
     """Lets the code that started a batch finish it: runs a driver from its archive, which then ends.
 
-    The caller neither holds the lease nor has a JVM. The child has our output and our variables (a job may read them),
-    and takes lease and fence under our generation. A request to stop is passed on: the child ends, perhaps after
-    finishing the batch.
+    The caller neither holds the lease nor has a JVM: the child takes lease and fence under our generation. A request to
+    stop is passed on: the child ends, perhaps after finishing the batch.
 
     Args:
         settings: settings of the pipeline.
@@ -122,24 +112,19 @@ def finish_with(
     word = paths.finished(generation)
     word.unlink(missing_ok=True)
     print(f"the code {intent.code} started batch {intent.batch} and finishes it first", flush=True)
-    with _stops_handed_on() as told:
-        child = subprocess.Popen(
-            [*_TETHER, str(os.getpid()), *command(name, generation)],
-            env={**os.environ, **settings.with_code(runs.path).driver_environment()},
+    with children.stops_noted() as told:
+        ended = children.run(
+            command(name, generation),
+            settings.with_code(runs.path).driver_environment(),
+            is_told=lambda: bool(told),
+            begun=lambda _: reach("opening.finishing"),
         )
-        reach("opening.finishing")
-        asked = False
-        while child.poll() is None:
-            if told and not asked:
-                asked = True
-                child.send_signal(signal.SIGTERM)
-            time.sleep(_POLL_S)
     said = outcome.read(word)
     word.unlink(missing_ok=True)
-    if told and child.returncode in (exits.OK, -signal.SIGTERM):
+    if told and ended in (exits.OK, -signal.SIGTERM):
         return False
-    if child.returncode != exits.OK:
-        raise _failure(name, intent, child.returncode, said)
+    if ended != exits.OK:
+        raise _failure(name, intent, ended, said)
     return True
 
 
@@ -159,25 +144,6 @@ def _archive_of(settings: Settings, name: str, intent: Intent) -> Code:
             hint="restore that folder from a copy of the home, or the same files and versions in the project; then "
             "deploy again",
         ) from error
-
-
-@contextmanager
-def _stops_handed_on() -> Iterator[list[int]]:
-    """Collects the signals that tell us to stop, instead of ending this process."""
-    told: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield told
-        return
-
-    def note(number: int, frame: FrameType | None) -> None:
-        told.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield told
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _failure(name: str, intent: Intent, exit_code: int, said: Outcome | None) -> DeltaworksError:

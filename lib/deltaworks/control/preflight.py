@@ -101,8 +101,9 @@ def preflight(
     for line in (*checked.different, *map(topics.grown_line, checked.grown.items()), *([short] if short else [])):
         report(line)
     report(f"{sum(found.tasks)} tasks; {'goes on with its checkpoint' if kept else 'starts with a new checkpoint'}")
-    if kept is not None and kept.shards < min(max(found.tasks), cores := pipeline.shards(settings.cores)):
-        report(f"a stage uses {kept.shards} of {cores} cores, as when it began; deltaworks rescale {name} changes that")
+    cores = checkpoint.usable(plan, found.tasks, pipeline.shards(settings.cores))
+    if kept is not None and kept.shards < cores:
+        report(f"spreads its state over {cores} cores, {kept.shards} until now, unless a batch is open")
 
 
 def preflight_again(

@@ -43,7 +43,7 @@ from deltaworks.runtime.state.local_store import LocalStore, stores_of
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.runtime.state.splitting import Splitter
 from deltaworks.settings import Settings
-from deltaworks.spark import handover, stored_state
+from deltaworks.spark import handover, stored_state, widening
 from deltaworks.spark.handover import RESCALED
 from deltaworks.spark.stopped import ReadState, StoppedStores, StoppedStream
 from deltaworks.topology import partitions
@@ -71,7 +71,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_needed(self) -> bool:
         """Whether there is one."""
-        return bool(self.partitions or self.shards[0] != self.shards[1] or any(a != b for a, b in self.tasks))
+        return self.is_of_tasks or self.shards[0] != self.shards[1]
+
+    @property
+    def is_of_tasks(self) -> bool:
+        """Whether keys may belong to other tasks after it."""
+        return bool(self.partitions or any(a != b for a, b in self.tasks))
 
 
 class Rescaled(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,6 +220,8 @@ class _Rescaling:
 
     def require_quiet(self) -> None:
         """Raises `ConflictError` if something is not finished that belongs to the tasks that there are."""
+        if not self.change.is_of_tasks:
+            return
         quiet.require(
             self.settings,
             self.paths,
@@ -235,6 +242,9 @@ class _Rescaling:
             )
         stream.require_settled()
         last = stream.last_batch()
+        if not self.change.is_of_tasks:
+            report("spreading the state")
+            return self._done(widening.widen(stream, self.change.shards[1], generation), last, begun)
         start = handover.offsets_after(paths, last) or dict(self.before.start or {})
         report("looking at the records that are not read yet")
         self.placement.require_placed(_growths(self.moves, self.before.partitions, self.partitions), start)
@@ -258,7 +268,10 @@ class _Rescaling:
         reach("rescale.switched")
         report("moving open windows")
         table_commands.opened(self.settings, self.pipeline, self.plan, self.before.query_id, generation).close()
-        return Rescaled(change=self.change, checkpoint=name, first_batch=last + 1, seconds=clock.ticks_s() - begun)
+        return self._done(name, last, begun)
+
+    def _done(self, name: str, last: int, begun_s: float) -> Rescaled:
+        return Rescaled(change=self.change, checkpoint=name, first_batch=last + 1, seconds=clock.ticks_s() - begun_s)
 
 
 @dataclass

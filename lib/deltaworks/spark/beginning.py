@@ -48,6 +48,13 @@ class Begun:
     watch: Watch
     sliced_batch: int | None
     """The open batch, if its tasks have to read it in slices."""
+    is_open: bool
+    """Whether a batch is open."""
+
+    def close(self) -> None:
+        """If nothing follows it."""
+        self.committer.close()
+        self.watch.close()
 
 
 def settle(paths: PipelinePaths, checkpoint: CheckpointPlan, intents: Intents, generation: int) -> Settled:
@@ -165,7 +172,8 @@ class Beginning:
         if isinstance(opened, FinishFirst):
             committer.close()
             return opened.intent
-        return Begun(checkpoint, committer, intents, Watch(bootstrap, name, claim), opened)
+        is_open = intents.get(committed + 1) is not None
+        return Begun(checkpoint, committer, intents, Watch(bootstrap, name, claim), opened, is_open)
 
     def _require_nothing_open(self, intents: Intents, committed: int) -> None:
         """Refuses if a batch is open: the control topic was recreated, so nobody knows which tasks committed it."""

@@ -40,6 +40,8 @@ ERASED = "erased-"
 """How the names of checkpoints begin that an erasure has made."""
 RESCALED = "rescaled-"
 """How the names of checkpoints begin that a rescale has made."""
+WIDENED = "widened-"
+"""How the names of checkpoints begin that continue the one before with the same tasks on more cores; see `widening`."""
 
 
 def offsets_after(paths: PipelinePaths, last_batch: int) -> Offsets:
@@ -209,6 +211,8 @@ def require_switchable(paths: PipelinePaths, name: str, *, accept_unfinished: bo
 def undo(paths: PipelinePaths, name: str | None = None) -> None:
     """Makes the previous checkpoint the stream's again, from the next start on; sets the record of later batches aside.
 
+    Those that have continued it on more cores end with it.
+
     Args:
         paths: paths of the pipeline.
         name: of the checkpoint to undo; nothing happens if it is already undone. None: the running one.
@@ -220,35 +224,42 @@ def undo(paths: PipelinePaths, name: str | None = None) -> None:
     if name is not None and name not in switched and paths.checkpoint_of(name).undone.exists():
         return
     require_last(paths, name)
-    checkpoint = paths.current
-    plan = stored_plan(checkpoint.plan)
+    at = _last(switched)
+    assert at is not None
+    ended = [paths.checkpoint_of(each) for each in switched[at:]]
+    plan = stored_plan(ended[0].plan)
     assert plan is not None
-    checkpoint.undone.touch()
-    batches.set_aside(paths.batches, plan.first_batch, checkpoint.set_aside)
-    _point(paths, switched[:-1])
+    for each in ended:  # the first one, of which `settle` asks, begins
+        each.undone.touch()
+    batches.set_aside(paths.batches, plan.first_batch, ended[0].set_aside)
+    _point(paths, switched[:at])
 
 
 def require_last(paths: PipelinePaths, name: str | None = None) -> None:
     """Raises unless a checkpoint is the last one that was switched to; None: unless there is one.
+
+    Those that continue it on more cores do not count.
 
     Raises:
         ConfigurationError: it is not.
         ConflictError: data was erased since, and with it every earlier checkpoint; or the stream was rescaled.
     """
     switched = paths.switched
-    if switched and switched[-1].startswith(ERASED) and name in (None, *switched):
+    at = _last(switched)
+    last = "" if at is None else switched[at]
+    if last.startswith(ERASED) and name in (None, *switched):
         raise ConflictError(
-            f"Data was erased from the state of this stream ({switched[-1]}), and every earlier checkpoint was deleted "
+            f"Data was erased from the state of this stream ({last}), and every earlier checkpoint was deleted "
             "with it: there is nothing to go back to.",
             hint="replay with the code of before, and hand over to that",
         )
-    if switched and switched[-1].startswith(RESCALED) and name in (None, *switched):
+    if last.startswith(RESCALED) and name in (None, *switched):
         raise ConflictError(
-            f"The stream goes on with other tasks since then ({switched[-1]}), and its tables with it: there is no way "
+            f"The stream goes on with other tasks since then ({last}), and its tables with it: there is no way "
             "back to an earlier checkpoint.",
             hint="replay days since then with the code of before, and publish them",
         )
-    if not switched or name not in (None, switched[-1]):
+    if not last or name not in (None, last):
         raise ConfigurationError(
             f"{name or 'The first checkpoint'} is not the checkpoint that was switched to last; nothing to undo.",
             hint=f"checkpoints that were switched to; the last one runs: {', '.join(switched) or 'none'}",
@@ -262,7 +273,11 @@ def predecessor(paths: PipelinePaths, name: str) -> CheckpointPaths:
 
 
 def expire(paths: PipelinePaths, before_s: float) -> None:
-    """Deletes the files of checkpoints that ended before a time (seconds since 1970); they cannot run again."""
+    """Deletes the files of checkpoints that ended before a time (seconds since 1970); they cannot run again.
+
+    And what is left of those that a start has not finished.
+    """
+    discard_unfinished(paths)
     for name in paths.switched:
         if paths.checkpoint_of(name).plan.stat().st_mtime < before_s:
             ended = predecessor(paths, name)
@@ -274,10 +289,27 @@ def expire(paths: PipelinePaths, before_s: float) -> None:
                 remove_tree(folder)
 
 
+def discard_unfinished(paths: PipelinePaths) -> None:
+    """Deletes checkpoints that were to continue this one on more cores, and that nobody has switched to."""
+    switched = paths.switched
+    for made in paths.made_checkpoints():
+        if made.root.name.startswith(WIDENED) and made.root.name not in switched and not made.undone.exists():
+            remove_tree(made.root)
+    for half in (paths.root / paths.checkpoints.name).glob(f".{WIDENED}*"):
+        remove_tree(half)
+
+
 def settle(paths: PipelinePaths) -> None:
     """Completes an interrupted `undo`; called before the stream runs."""
-    if paths.current.undone.exists():
+    switched = paths.switched
+    at = _last(switched)
+    if at is not None and paths.checkpoint_of(switched[at]).undone.exists():
         undo(paths)
+
+
+def _last(switched: tuple[str, ...]) -> int | None:
+    """The position of the last checkpoint but those that continue it; None: they continue the first one."""
+    return next((at for at in reversed(range(len(switched))) if not switched[at].startswith(WIDENED)), None)
 
 
 def _require_stand(local: LocalStore | None, path: Path, last_batch: int) -> None:

@@ -1,10 +1,12 @@
-"""The state of a stopped stream, from which another checkpoint is made: without a person's data, or for more tasks.
+"""The state of a stopped stream, from which another checkpoint is made: without a person's data, for more tasks, or for
+more cores.
 
 For the holder of the lease, while no driver runs.
 """
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -127,8 +129,8 @@ class StoppedStream:
     @contextmanager
     def stores(self) -> Iterator[StoppedStores]:
         """Its stores, until the end of the block."""
-        scratch = self.paths.scratch
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(self.paths.scratch, ignore_errors=True)
+        scratch = self.paths.scratch / secrets.token_hex(4)  # what others that were killed still write is elsewhere
         try:
             current = self.paths.current
             if committed_offsets(current.spark) is not None:
@@ -136,7 +138,7 @@ class StoppedStream:
             initial = self.before.initial_state
             yield StoppedStores(scratch, None if initial is None else current.root / initial)
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(self.paths.scratch, ignore_errors=True)
 
     def make_next(self, name: str, last_batch: int, open_store: OpenStore, **changes: object) -> CheckpointPaths:
         """Makes a checkpoint that goes on after a batch, as the same query: tables and Kafka see no change.

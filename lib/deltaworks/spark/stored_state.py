@@ -10,6 +10,7 @@ changelog. To open a store takes what a rebuild of that task takes: its largest 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -74,7 +75,7 @@ def read(settings: Settings, name: str, checkpoint: Path, folder: Path, scratch:
     folder.mkdir(parents=True)
     spark = session.build(
         f"deltaworks-state-{name}",
-        cores=settings.cores,
+        cores=min(settings.cores, os.cpu_count() or 1),  # of this machine: tasks of the stream may run elsewhere
         partitions=1,
         driver_memory=settings.driver_memory,
         scratch=scratch,

@@ -23,6 +23,7 @@ from deltaworks import clock, disk, faults, processes
 from deltaworks.control import (
     accepted,
     batches,
+    children,
     cluster,
     fence,
     next_tick,
@@ -34,6 +35,7 @@ from deltaworks.control import (
 )
 from deltaworks.control.beating import Beating
 from deltaworks.control.checkpoint import CheckpointPlan, stored_plan
+from deltaworks.control.children import ToldToStopError
 from deltaworks.control.intents import Intent, token
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
@@ -53,7 +55,7 @@ from deltaworks.runtime.health import Health
 from deltaworks.runtime.messages import BatchHeader, TaskResult
 from deltaworks.runtime.worker import HostConfig
 from deltaworks.settings import Settings
-from deltaworks.spark import class_data, failures, forking, handover, s3a, session
+from deltaworks.spark import class_data, failures, forking, handover, s3a, session, widening
 from deltaworks.spark.beginning import Beginning, Begun
 from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.checkpoint_in_store import FolderExpiry
@@ -155,7 +157,7 @@ class StreamDriver:
         self._generation = generation
         self._reporter = reporter
         self._current = paths.current
-        """Stays as it is while we hold the lease."""
+        """Stays as it is once it has begun."""
         self._drain = paths.drain(generation)
         self._plan = pipeline.plan()
         self._cluster = settings.cluster_of(pipeline.name)
@@ -193,11 +195,15 @@ class StreamDriver:
                 self._pipeline, self._plan, self._settings, self._paths, self._topics, self._generation, self._code
             )
             begun = beginning.begin(take_over=take_over)
+            if isinstance(begun, Begun) and not finish_batch and self._widened(begun):
+                begun = beginning.begin(take_over=take_over)
             if isinstance(begun, Intent):
                 return begun
             self._begin(begun, finish_batch=finish_batch)
             with self._pipeline.running(), self._session(begun.checkpoint) as spark:
                 self._run_query(spark, begun, until_caught_up=until_caught_up or finish_batch)
+        except ToldToStopError:
+            self._health.write("stopped")
         except BaseException as error:
             if self._batch is not None and oversized.told(self._current.open_batch, self._batch, error):
                 _log.warning("batch %d was too large for memory or time; the next start takes less", self._batch)
@@ -217,7 +223,28 @@ class StreamDriver:
         with suppress(TransientError):
             fence.check(self._paths.fence, self._generation, self._pipeline.name)
 
+    def _widened(self, begun: Begun) -> bool:
+        """Whether it is to begin again, since its state may have been spread over more cores."""
+        if begun.is_open or not widening.is_needed(self._plan, begun.checkpoint, self._settings.cores):
+            return False
+        begun.close()
+        with (
+            children.stops_noted() as told,
+            Beating(lambda: self._health.write("starting")) as beating,
+            beating.during("spreading the state"),
+        ):
+            widening.at_start(
+                self._settings,
+                self._plan,
+                self._paths,
+                self._generation,
+                is_told=lambda: bool(told) or self._drain.exists() or self._reporter.asked_to_drain(),
+                begun=lambda pid: self._lease.owns(jvm=pid),
+            )
+        return True
+
     def _begin(self, begun: Begun, *, finish_batch: bool) -> None:
+        self._current = self._paths.current
         self._intents = begun.intents
         self._health.begin(begun.checkpoint.query_id)
         if finish_batch:

@@ -273,7 +273,9 @@ def test_a_preflight_that_fails_creates_no_topic(monkeypatch: pytest.MonkeyPatch
     assert any("end a transaction after 20 s" in line for line in said)
 
 
-def test_a_preflight_says_what_a_rescale_would_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_preflight_says_what_a_rescale_would_change_and_what_the_start_will(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "shop.py").write_text(JOB)
     settings = replace(Settings.from_environment({"HOME": str(tmp_path)}, cwd=tmp_path), cores=3)
@@ -288,7 +290,12 @@ def test_a_preflight_says_what_a_rescale_would_change(monkeypatch: pytest.Monkey
     preflight.preflight(settings, "shop", DeployOptions(), said.append, launchers=anywhere)
 
     assert "topic 'orders' has 8 partitions; those that are new are not read before a deltaworks rescale" in said
-    assert said[-1] == "a stage uses 2 of 3 cores, as when it began; deltaworks rescale shop changes that"
+    assert said[-1] == "spreads its state over 3 cores, 2 until now, unless a batch is open"
+    said.clear()
+    kept.unlink()
+    checkpoint.open_plan(kept, "shop", plan.fingerprint(), {"orders": 4}, (4,), 3)
+    preflight.preflight(settings, "shop", DeployOptions(), said.append, launchers=anywhere)
+    assert not any("spreads" in line for line in said)
 
 
 def anywhere(*_: object) -> Any:

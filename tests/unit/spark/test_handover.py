@@ -207,6 +207,98 @@ def test_an_undo_that_was_interrupted_is_ended_by_who_runs_the_stream_next(
     handover.undo(folder.paths, "run")  # who asked for it asks again
 
 
+class Widened(Folder):
+    """A stream that has used more cores before a hand-over and after it, twice."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.widen("widened-1-0")
+        self.record(3)
+        self.make("run", 3)
+        handover.switch(self.paths, "run")
+        self.widen("widened-2-2")
+        self.record(4, 5)
+        self.widen("widened-3-3")
+        self.record(6)
+
+    def widen(self, name: str) -> None:
+        self.make(name, batches.last_number(self.paths.batches))
+        handover.switch(self.paths, name)
+
+
+@pytest.mark.parametrize("name", ["run", None])
+@pytest.mark.parametrize("interrupted", [None, "set_aside", "_point"])
+def test_what_has_continued_a_checkpoint_on_more_cores_is_undone_with_it(
+    name: str | None, interrupted: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Widened(tmp_path)
+    paths = folder.paths
+    assert handover.predecessor(paths, "run") == paths.checkpoint_of("widened-1-0")
+    handover.require_last(paths, name)
+    if interrupted is not None:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(batches if interrupted == "set_aside" else handover, interrupted, interrupt)
+            handover.undo(paths, name)
+        assert paths.switched == ("widened-1-0", "run", "widened-2-2", "widened-3-3")
+        handover.settle(paths)
+    else:
+        handover.undo(paths, name)
+
+    assert paths.switched == ("widened-1-0",)
+    assert [record.batch for record in batches.read(paths.batches)] == [0, 1, 2, 3]
+    assert [record.batch for record in batches.read(paths.checkpoint_of("run").set_aside)] == [4, 5, 6]
+    handover.undo(paths, "run")  # once more
+    handover.settle(paths)
+    assert paths.switched == ("widened-1-0",)
+    for ended in ("run", "widened-2-2", "widened-3-3"):
+        with pytest.raises(ConflictError, match="was undone"):
+            handover.switch(paths, ended)
+    with pytest.raises(ConfigurationError, match=r"The first checkpoint is not .* nothing to undo"):
+        handover.undo(paths)
+    folder.widen("widened-5-1")
+    assert stored_plan(paths.current.plan) == stored_plan(paths.checkpoint_of("widened-5-1").plan)
+
+
+def test_an_undo_begins_with_the_checkpoint_that_is_asked_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is killed between two marks."""
+    folder, touched = Widened(tmp_path), Path.touch
+
+    def touch(path: Path) -> None:
+        touched(path)
+        interrupt()
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "touch", touch)
+        handover.undo(folder.paths)
+    handover.settle(folder.paths)
+    assert folder.paths.switched == ("widened-1-0",)
+    assert all(folder.paths.checkpoint_of(name).undone.exists() for name in ("run", "widened-2-2", "widened-3-3"))
+
+
+@pytest.mark.parametrize("of", ["rescaled-1", "erased-one"])
+def test_there_is_no_way_back_behind_more_cores_either(of: str, folder: Folder) -> None:
+    for name in (of, "widened-2-1"):
+        folder.make(name)
+        handover.switch(folder.paths, name)
+    for asked in (None, of, "widened-2-1"):
+        with pytest.raises(ConflictError, match=of):
+            handover.undo(folder.paths, asked)
+
+
+def test_only_what_nobody_has_switched_to_is_left_over(tmp_path: Path) -> None:
+    folder = Widened(tmp_path)
+    folder.make("widened-9-4", 6)
+    folder.make("another-run", 6)
+    (folder.paths.checkpoints / ".widened-8-4").mkdir()
+    handover.undo(folder.paths)
+
+    handover.expire(folder.paths, 0.0)
+
+    assert sorted(path.name for path in folder.paths.checkpoints.iterdir()) == [
+        "another-run", "run", "widened-1-0", "widened-2-2", "widened-3-3"
+    ]  # fmt: skip
+
+
 def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
