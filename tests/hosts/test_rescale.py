@@ -101,7 +101,7 @@ class Rescaling(Stopping):
     """A pipeline whose topics get more partitions."""
 
     def __init__(self, home: Path, pipeline: Pipeline, partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        settings = replace(Settings.from_environment({}), home=home, control_url=NOBODY)
+        settings = self.settings_in(home)
         self.sources = pipeline.plan().source_topics
         self.kafka = MemoryKafka(dict.fromkeys([*self.sources, *pipeline.plan().sink_topics], partitions))
         super().__init__(InProcessStream(pipeline, settings, kafka=self.kafka))
@@ -109,6 +109,10 @@ class Rescaling(Stopping):
         monkeypatch.setattr(jobs, "load", lambda settings, name: pipeline)
         monkeypatch.setattr(topics, "check", lambda *_, **__: self._checked())
         monkeypatch.setattr(rescaling, "_Topics", lambda cluster, name: MemoryTopics(self.kafka))
+
+    @staticmethod
+    def settings_in(home: Path) -> Settings:
+        return replace(Settings.from_environment({}), home=home, control_url=NOBODY)
 
     def _checked(self) -> PipelineTopics:
         now = {topic: self.kafka.count(topic) for topic in self.sources}

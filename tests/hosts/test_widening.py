@@ -29,12 +29,16 @@ from deltaworks.replay import quiet, same_tasks
 from deltaworks.replay.model import ReplayRequest
 from deltaworks.replay.plan import make_plan
 from deltaworks.rescale import rescaling
+from deltaworks.settings import Settings
 from deltaworks.spark import handover, widening
 from deltaworks.spark.stopped import StoppedStream
 from deltaworks.topology.persons import Person
 from tests.hosts.memory_kafka import MemoryBroker
 from tests.hosts.replays import assert_same, replay_host, steps_of
+from tests.hosts.test_erase import reached
 from tests.hosts.test_rescale import KEYS, TOPOLOGIES, Rescaling, flush, history
+from tests.support import object_stores
+from tests.support.fault_hooks import InjectedFault
 
 PARTITIONS, WIDE = 4, 4
 POINTS = ("widening.read", "store.after_rebuild", "widening.made", "widening.switched")
@@ -117,39 +121,83 @@ def test_results_are_those_of_a_stream_that_kept_its_shards(
     wide.require_equal(kept)
 
 
+@contextmanager
+def at(point: str, act: Callable[[], None]) -> Iterator[None]:
+    faults.arm(lambda reached: act() if reached == point else None)
+    try:
+        yield
+    finally:
+        faults.arm(None)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def killed_at(point: str, act: Callable[[], object]) -> None:
     """By SIGKILL, in a process that does nothing else."""
-
-    def hook(reached: str) -> None:
-        if reached == point:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     if (pid := os.fork()) == 0:
         try:
-            faults.arm(hook)
-            act()
+            with at(point, die):
+                act()
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL, f"{point} is reached"
 
 
+def broken_off_at(point: str, act: Callable[[], object]) -> None:
+    """Without what is done about an error: threads that talk to an object store do not survive `fork`."""
+    with pytest.MonkeyPatch.context() as patch, at(point, fail), pytest.raises(InjectedFault):
+        patch.setattr(handover, "discard_unfinished", lambda _: None)
+        act()
+
+
+def fail() -> None:
+    raise InjectedFault
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    """A server of S3."""
+    with object_stores.moto() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["home", "store"])
+def kill(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, Callable[[], object]], None]:
+    """Kills at a point; what the streams need to go on is in their homes, or in an object store."""
+    if request.param == "home":
+        return killed_at
+    usual = Settings.from_environment({})
+    values = replace(usual.values, tables={("s3", ""): reached(request.getfixturevalue("store"))})
+
+    def in_store(home: Path) -> Settings:
+        place = f"s3://{object_stores.BUCKET}/{tmp_path.name}/{home.name}"
+        return replace(usual, home=home, values=values, storage_address=place)
+
+    monkeypatch.setattr(Rescaling, "settings_in", staticmethod(in_store))
+    return broken_off_at
+
+
 @pytest.mark.parametrize("point", POINTS)
 def test_who_is_killed_leaves_the_stream_as_it_was_or_widened(
-    point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    point: str, kill: Callable[[str, Callable[[], object]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = Widening.begun(tmp_path / "kept", monkeypatch, "windowed")
     kept.finish(4)
     wide = Widening.begun(tmp_path / "wide", monkeypatch, "windowed")
     wide.stop()
     fence.advance(wide.paths.fence, 2, "windowed")
-    killed_at(point, lambda: widening.widen(wide.stopped, WIDE, 2))
+    kill(point, lambda: widening.widen(wide.stopped, WIDE, 2))
 
     is_wide = point == "widening.switched"
     assert wide.switched == (("widened-2-0",) if is_wide else ())
     handover.settle(wide.paths)
     handover.expire(wide.paths, 0.0)  # as the next driver does
-    names = [path.name for path in (wide.paths.root / "checkpoints").glob("*")]
-    assert names == (["widened-2-0"] if is_wide else [])
+    assert [made.root.name for made in wide.paths.made_checkpoints()] == (["widened-2-0"] if is_wide else [])
+    assert list((wide.paths.root / "checkpoints").glob(".*")) == []
     if is_wide:
         wide.go_on()
         assert wide.stream.checkpoint.shards == WIDE
@@ -202,18 +250,9 @@ def test_a_failure_is_no_reason_not_to_start(wide: Widening, caplog: pytest.LogC
         wide.batch(batch)
 
 
-@contextmanager
-def doing(point: str, act: Callable[[], None]) -> Iterator[None]:
-    faults.arm(lambda reached: act() if reached == point else None)
-    try:
-        yield
-    finally:
-        faults.arm(None)
-
-
 def test_who_is_told_to_stop_stops(wide: Widening) -> None:
     told: list[bool] = []
-    with doing("store.after_rebuild", lambda: told.append(True)), pytest.raises(ToldToStopError):
+    with at("store.after_rebuild", lambda: told.append(True)), pytest.raises(ToldToStopError):
         wide.at_start(is_told=lambda: bool(told))
     assert told == [True] and wide.switched == ()
     assert list((wide.paths.root / "checkpoints").glob(".*")) == [], "nothing is left of it"
@@ -221,7 +260,7 @@ def test_who_is_told_to_stop_stops(wide: Widening) -> None:
 
 def test_a_newer_generation_ends_it(wide: Widening) -> None:
     with (
-        doing("widening.made", lambda: fence.advance(wide.paths.fence, 7, "joined")),
+        at("widening.made", lambda: fence.advance(wide.paths.fence, 7, "joined")),
         pytest.raises(FencedError),
     ):
         wide.at_start()

@@ -32,7 +32,7 @@ def rescale(
     """Let a stream go on with the partitions that its topics have now, and with the cores that there are.
 
     Its state is spread by key, without a replay. The stream is stopped for it and started again. A topic must get a
-    multiple of its partitions. There is no way back.
+    multiple of its partitions. There is no way back. More cores alone need no rescale: the next start uses them.
     """
     from deltaworks.cli import listings
     from deltaworks.errors import ConfigurationError

@@ -189,8 +189,8 @@ class PipelinePaths:
         """A checkpoint that follows another one, whether it runs or not.
 
         Args:
-            name: the id of the run that was handed over, which is also its query id; or the name that an erasure has
-                given it, whose query id is that of the checkpoint before.
+            name: the id of the run that was handed over, which is also its query id; or another name, of a checkpoint
+                whose query id is that of the one before: `handover.ERASED`, `RESCALED`, `WIDENED`.
         """
         below = RUN.checked(name, self.checkpoints)
         return CheckpointPaths(self.checkpoints / below, self.root / "checkpoints" / below)

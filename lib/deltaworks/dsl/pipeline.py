@@ -155,9 +155,9 @@ class Pipeline:
     """How far `trigger_interval` may grow while the cores of the machine are overloaded, so that streams run fewer and
     larger batches instead of queueing; None: not at all. A stream with a backlog does not wait."""
     cores: int | None = None
-    """The maximum number of cores for its tasks; None: all cores of the machine. The first start of a checkpoint fixes
-    it. On one core all stages run in one operator without a shuffle, which makes small batches cheaper by a third or
-    more."""
+    """The maximum number of cores for its tasks; None: all cores of the machine. A start with more than before spreads
+    the state over them. If the first start of a checkpoint has one core, all stages run in one operator without a
+    shuffle, which makes small batches cheaper by a third or more."""
     record_cache: bool = True
     """Tables forward only the last update per key and micro-batch; without it, every update."""
     explicit_names: Literal["stores", "all", "none"] = "stores"

@@ -1,10 +1,11 @@
-"""Mutations of what keeps a stream exact that goes on with more tasks."""
+"""Mutations of what keeps a stream exact that goes on with more tasks, or on more cores."""
 
 from __future__ import annotations
 
 from tests.mutation.mutation import Hole, Mutation, Patch, nothing
 
 _HOST = "tests/hosts/test_rescale.py"
+_CORES, _UNDO = "tests/hosts/test_widening.py", "tests/unit/spark/test_handover.py"
 _SPLIT = "tests/unit/runtime/test_splitting.py"
 _EACH = f"{_HOST}::test_each_key_gets_the_results_of_a_stream_that_kept_its_partitions"
 
@@ -58,6 +59,27 @@ def _replays_have_the_tasks_of_now(patch: Patch) -> None:
     patch(same_tasks, "require", nothing)
 
 
+def _more_cores_is_no_continuation(patch: Patch) -> None:
+    from deltaworks.spark import handover
+
+    patch(handover, "_last", lambda switched: len(switched) - 1 if switched else None)
+
+
+def _more_cores_for_a_replaced_driver(patch: Patch) -> None:
+    from contextlib import nullcontext
+    from types import SimpleNamespace
+
+    from deltaworks.spark import widening
+
+    patch(widening, "fence", SimpleNamespace(held=lambda *_: nullcontext()))
+
+
+def _leftovers_stay(patch: Patch) -> None:
+    from deltaworks.spark import handover
+
+    patch(handover, "discard_unfinished", nothing)
+
+
 MUTATIONS: dict[str, Mutation] = {
     "unread records of old partitions not looked at": Mutation(
         Hole.RESCALED,
@@ -93,5 +115,24 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "a replay across a rescale": Mutation(
         Hole.RESCALED, _replays_have_the_tasks_of_now, (f"{_HOST}::test_a_replay_has_no_batches_from_before_it",)
+    ),
+    "more cores undone alone": Mutation(
+        Hole.RESCALED,
+        _more_cores_is_no_continuation,
+        (
+            f"{_UNDO}::test_what_has_continued_a_checkpoint_on_more_cores_is_undone_with_it",
+            f"{_UNDO}::test_there_is_no_way_back_behind_more_cores_either",
+        ),
+    ),
+    "more cores for a driver that was replaced": Mutation(
+        Hole.RESCALED, _more_cores_for_a_replaced_driver, (f"{_CORES}::test_a_newer_generation_ends_it",)
+    ),
+    "unfinished checkpoints stay": Mutation(
+        Hole.RESCALED,
+        _leftovers_stay,
+        (
+            f"{_CORES}::test_a_full_disk_leaves_nothing",
+            f"{_CORES}::test_who_is_killed_leaves_the_stream_as_it_was_or_widened[widening.made]",
+        ),
     ),
 }
