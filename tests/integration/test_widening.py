@@ -73,6 +73,11 @@ def test_a_restart_with_more_cores_uses_them(payments: Payments) -> None:
     assert "spread" not in said and stream.plan.shards == 1
 
     payments.pay(5, 6)
+    process = stream.start(1, kill_at="driver.after_tasks")
+    process.communicate()
+    assert process.returncode == -9 and "spread" not in stream.run(2), "the batch that is open comes first"
+    assert stream.plan.shards == 1
+
     for point in ("widening.read", "widening.made"):
         process = stream.start(2, kill_at=point)
         said, _ = process.communicate()
