@@ -59,6 +59,10 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     store_openings: dict[str, int] = {}
     """How often, since this driver started, a local store was up to date, was brought up to date from memory (applied)
     or from Spark's state (caught up), or was rebuilt or new."""
+    restored_entries: int = 0
+    """Entries of Spark's state that were read for that since this driver started; each counts once per restore."""
+    restore_seconds: float = 0.0
+    """How long that took, the sum of all tasks."""
     skipped_transactions: int = 0
     """Number of Kafka transactions that an earlier attempt had committed."""
     store_requests: dict[str, int] = {}

@@ -22,6 +22,7 @@ from deltaworks.control.reporter import Reporter
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.object_path import ObjectPath, take_requests
 from deltaworks.runtime.messages import TaskResult
+from deltaworks.runtime.state.recovery import TELL_EVERY_S
 from deltaworks.topology.alerts import USUAL, Alerts
 
 _RATE_WINDOW_S = 60.0
@@ -106,6 +107,8 @@ class _Totals:
     skipped_transactions: int = 0
     openings: dict[str, int] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
+    restored_entries: int = 0
+    restore_s: float = 0.0
     stream_time_ms: dict[str, int] = field(default_factory=dict)
     state_entries: dict[str, int] = field(default_factory=dict)
     next_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -128,6 +131,8 @@ class _Totals:
         self.state_entries[name] = counts.state_entries
         self.next_ticks_ms[name] = counts.next_tick_ms
         self.requests.update(counts.requests)
+        self.restored_entries += counts.restored_entries
+        self.restore_s += counts.restore_s
 
 
 class Health:
@@ -195,6 +200,16 @@ class Health:
         self._totals.add(intent)
         for result in results:
             self._totals.add_task(result)
+            if (took_s := result.counts.restore_s) >= TELL_EVERY_S:
+                restored = result.counts.restored_entries
+                _log.info(
+                    "batch %d, task %d-%d: %s entries restored in %.0f s",
+                    intent.batch,
+                    result.stage,
+                    result.task,
+                    f"{restored:,}",
+                    took_s,
+                )
             if lost := result.counts.lost_results:
                 _log.warning(
                     "batch %d, task %d-%d: %d final results are lost, as in Kafka Streams: stream time went further "
@@ -260,6 +275,8 @@ class Health:
                 dead_letters=totals.dead_letters,
                 state_entries=sum(totals.state_entries.values()),
                 store_openings=totals.openings,
+                restored_entries=totals.restored_entries,
+                restore_seconds=totals.restore_s,
                 skipped_transactions=totals.skipped_transactions,
                 store_requests=dict(totals.requests),
             )

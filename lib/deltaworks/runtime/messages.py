@@ -101,6 +101,10 @@ class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
     sizes: list[ReadSize] = []
     requests: dict[str, int] = {}
     """Requests of its process to an object store since the last result of one of its tasks, by kind."""
+    restored_entries: int = 0
+    """Entries of the changelog that were read to bring its local store up to date."""
+    restore_s: float = 0.0
+    """How long that took."""
 
 
 class TaskResult(msgspec.Struct, frozen=True, array_like=True):

@@ -227,7 +227,8 @@ class _TaskRun:
 
     def keep(self) -> None:
         """Adds its changes to Spark's state; they wait in memory until Spark commits that."""
-        changes = self._changes[0] if len(self._changes) == 1 else changelog.merge(self._changes, oldest=False)
+        in_one_turn = len(self._changes) == 1
+        changes = changelog.ordered(self._changes[0]) if in_one_turn else changelog.merge(self._changes, oldest=False)
         base, version = self._header.version, next_version(self._header)
         append(self._committed, self._header, version, changes)
         spark_batch = self._batch.id - self._worker.config.first_batch
@@ -236,8 +237,8 @@ class _TaskRun:
 
     def result(self) -> TaskResult:
         """The answer to the driver."""
-        hosted, metrics = self._hosted, self._metrics
-        assert metrics is not None
+        hosted, metrics, restore = self._hosted, self._metrics, self._hosted.restore
+        assert metrics is not None and restore is not None
         counts = TaskCounts(
             records_in=metrics.records_in,
             dropped=metrics.dropped,
@@ -250,6 +251,8 @@ class _TaskRun:
             next_tick_ms=self._kernel.next_tick_ms(),
             sizes=self._sizes,
             requests=take_requests(),
+            restored_entries=restore.entries,
+            restore_s=restore.seconds,
         )
         recovery, skipped = self._recovery.value, hosted.collector.skipping
         return TaskResult(*self._task, self._ranges, counts, self._writes, recovery, skipped)

@@ -48,6 +48,7 @@ from deltaworks.runtime.state.recovery import (
     CheckpointState,
     Pending,
     RecoveryAction,
+    Restore,
     StateHeader,
     local_path,
     open_store,
@@ -123,6 +124,8 @@ class HostedTask:
     reader: Reader | None = None
     pending: Pending | None = None
     """The changes of its last batch, unless they are in the local store or the next one has begun."""
+    restore: Restore | None = None
+    """What the current batch has restored of its local store."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held by whoever looks at `pending`, until it is done with it."""
 
@@ -241,17 +244,18 @@ class Worker:
             StateError: also a new one cannot be read or written.
         """
         hosted = self.task(*task)
+        hosted.restore = restore = Restore(f"task {task[0]}-{task[1]}")
         with hosted.lock:
             pending, hosted.pending = hosted.pending, None
             try:
                 if hosted.local.refresh():
                     hosted.forget()
-                opened = open_store(hosted.local, committed, pending)
+                opened = open_store(hosted.local, committed, pending, restore)
             except StateError as error:
                 _log.warning("%s It is thrown away and filled again.", error.message)
                 hosted.local.discard()
                 hosted.forget()
-                opened = open_store(hosted.local, committed)
+                opened = open_store(hosted.local, committed, restore=restore)
             if hosted.overlay is not None:
                 hosted.overlay.clear()
             return opened

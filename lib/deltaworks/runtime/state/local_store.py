@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -31,7 +33,17 @@ from deltaworks.runtime.state import local_files
 from deltaworks.runtime.state.local_files import discard
 from deltaworks.topology.stages import Stage
 
-__all__ = ["EMPTY", "Changes", "LocalReader", "LocalStore", "LocalTransaction", "StateVersion", "discard", "stores_of"]
+__all__ = [
+    "EMPTY",
+    "UNFINISHED",
+    "Changes",
+    "LocalReader",
+    "LocalStore",
+    "LocalTransaction",
+    "StateVersion",
+    "discard",
+    "stores_of",
+]
 
 _MAP_SIZE = 1 << 38
 _MAX_STORES = 256
@@ -47,6 +59,9 @@ _STAMP = b"version"
 _CHECK_BYTES = 4
 """A checksum of key and value follows every value, so that the checksum of all three is always the same."""
 _INTACT = 0x2144DF1C
+_MARKED = crc32(_MARK)
+_SUM = Struct("<I").pack
+_KEY = itemgetter(0)
 
 if TYPE_CHECKING:
     from lmdb import Transaction, _Database
@@ -69,6 +84,8 @@ class StateVersion(msgspec.Struct, frozen=True, array_like=True):
 
 EMPTY = StateVersion(0, b"")
 """The version of a store to which nothing was ever committed."""
+UNFINISHED = StateVersion(0, b"unfinished")
+"""The version of a store that is being rebuilt. No committed state has it, so it is never taken for one."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +121,12 @@ class LocalStore:
     @classmethod
     def copy(cls, path: Path, timed: Mapping[str, bool]) -> LocalStore:
         """Opens a store that can be filled again: replaces one that cannot be trusted by a new one."""
+        found = local_files.identity(path)
         try:
             return cls(path, timed)
         except StateError:
-            discard(path)
+            if local_files.identity(path) == found:  # else another process has replaced it
+                discard(path)
         return cls(path, timed)
 
     def version(self) -> StateVersion:
@@ -128,13 +147,12 @@ class LocalStore:
             StateError: another writer does not end.
         """
         with self._guarded(), self._alone():
-            txn = self._env.begin(write=True)  # no context of its own: in LMDB 2, that ends what has ended
-            transaction = LocalTransaction(self._path, txn, self._databases)
+            transaction = LocalTransaction(self._path, self._begin, self._writer, self._databases)
             try:
                 yield transaction
             finally:
                 if not transaction.committed:
-                    txn.abort()
+                    transaction.abort()
             if transaction.committed:
                 local_files.extend(self._path, self._size_bytes())
 
@@ -190,14 +208,27 @@ class LocalStore:
         return True
 
     def discard(self) -> None:
-        """Throws everything away, and opens a new store in its place."""
+        """Throws everything away, and opens a new store in its place, or the one that another process has made there.
+
+        Raises:
+            StateError: a new store cannot be made.
+        """
+        is_mine = local_files.identity(self._path) == self._identity
         self.close()
-        discard(self._path)
-        self._open()
+        if is_mine:
+            discard(self._path)
+        try:
+            self._open()
+        except StateError:
+            discard(self._path)
+            self._open()
 
     def close(self) -> None:
         self._env.close()
         self._close_writer()
+
+    def _begin(self) -> _Transaction:
+        return self._env.begin(write=True)  # no context of its own: in LMDB 2, that ends what has ended
 
     def _open(self) -> None:
         path = self._path
@@ -252,10 +283,12 @@ class LocalStore:
         """Admits one writer among all processes; LMDB has a lock, too, but waits for a suspended process for ever."""
         if self._writer is None:
             raise local_files.doubt(self._path, "it was closed")
-        if not lock(self._writer, patience_s=_PATIENCE_S):
-            raise local_files.doubt(
-                self._path, f"a process has been writing to it for more than {_PATIENCE_S:g} s, or is suspended"
-            )
+        seen = os.fstat(self._writer).st_mtime_ns
+        while not lock(self._writer, patience_s=_PATIENCE_S):
+            if seen == (seen := os.fstat(self._writer).st_mtime_ns):
+                raise local_files.doubt(
+                    self._path, f"a process that writes to it has made no progress for more than {_PATIENCE_S:g} s"
+                )
         try:
             yield
         finally:
@@ -275,8 +308,11 @@ class LocalTransaction:
     There is one writer at a time, among all processes; reads through the store see the last commit.
     """
 
-    def __init__(self, path: Path, txn: _Transaction, databases: _Databases) -> None:
-        self._path, self._txn, self._databases = path, txn, databases
+    def __init__(
+        self, path: Path, begin: Callable[[], _Transaction], writer: int | None, databases: _Databases
+    ) -> None:
+        self._path, self._begin, self._writer, self._databases = path, begin, writer, databases
+        self._txn = begin()
         self.committed = False
 
     def version(self) -> StateVersion:
@@ -312,32 +348,59 @@ class LocalTransaction:
         Args:
             version: the version that they lead to.
         """
-        self._txn.put(_STAMP, _checked(_STAMP, msgspec.msgpack.encode(version)), db=self._databases.meta)
-        self._txn.commit()
+        self._stamp(version)
         self.committed = True
 
-    def _apply(self, name: str, change: StoreChanges) -> None:
-        for key, value in change.entries:
-            self._put(name, key, value)
-        if change.expire_before_ms is not None and name in self._databases.times:
-            for key in self._expired(name, change.expire_before_ms):
-                self._put(name, key, None)
+    def restored(self, *, unfinished: bool) -> None:
+        """A part of a changelog is applied: shows others that they wait for a process that works.
 
-    def _put(self, name: str, key: bytes, value: bytes | None) -> None:
+        Args:
+            unfinished: keep on the disk what was applied so far, as nobody's state (`UNFINISHED`), because memory holds
+                what is not committed. An `abort` does not take it back.
+        """
+        if self._writer is not None:
+            os.utime(self._writer)
+        if unfinished:
+            self._stamp(UNFINISHED)
+            self._txn = self._begin()
+
+    def abort(self) -> None:
+        """Takes all changes back."""
+        self._txn.abort()
+
+    def _stamp(self, version: StateVersion) -> None:
+        self._txn.put(_STAMP, _checked(_STAMP, msgspec.msgpack.encode(version)), db=self._databases.meta)
+        self._txn.commit()
+
+    def _apply(self, name: str, change: StoreChanges) -> None:
+        self._put(name, change.entries)
+        self._delete(name, [key for key, value in change.entries if value is None])
+        if change.expire_before_ms is not None and name in self._databases.times:
+            self._delete(name, self._expired(name, change.expire_before_ms))
+
+    def _put(self, name: str, changed: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Puts entries in the order of their keys, which is the fastest one for a tree, with a call per database."""
+        entries, times = self._databases.entries[name], self._databases.times.get(name)
+        ordered = sorted(changed, key=_KEY)
+        with self._txn.cursor(db=entries) as cursor:
+            if times is not None:
+                last, get = cursor.key() if cursor.last() else b"", self._txn.get
+                index = [
+                    (key[-8:] + stored, key)
+                    for key, value in ordered
+                    if value is not None and ((stored := _stored(key)) > last or get(stored, db=entries) is None)
+                ]
+                with self._txn.cursor(db=times) as by_time:
+                    by_time.putmulti(sorted(index, key=_KEY))
+            cursor.putmulti(_as_stored(ordered))
+
+    def _delete(self, name: str, keys: list[bytes]) -> None:
         txn, entries, times = self._txn, self._databases.entries[name], self._databases.times.get(name)
-        stored = _stored(key)
-        is_new = times is not None and txn.get(stored, db=entries) is None
-        if value is None:
+        for key in keys:
+            stored = _stored(key)
             txn.delete(stored, db=entries)
-        else:
-            whole = value if len(key) <= _LONG_KEY else len(key).to_bytes(4, "big") + key + value
-            txn.put(stored, _checked(stored, whole), db=entries)
-        if times is not None and (value is None) != is_new:
-            index = key[-8:] + stored
-            if value is None:
-                txn.delete(index, db=times)
-            else:
-                txn.put(index, key, db=times)
+            if times is not None:
+                txn.delete(key[-8:] + stored, db=times)
 
     def _expired(self, name: str, before_ms: int) -> list[bytes]:
         expired: list[bytes] = []
@@ -459,7 +522,19 @@ def _unreadable(path: Path, error: lmdb.Error) -> StateError:
 
 
 def _checked(stored: bytes, value: bytes) -> bytes:
-    return value + crc32(value, crc32(stored)).to_bytes(_CHECK_BYTES, "little")
+    return value + _SUM(crc32(value, crc32(stored)))
+
+
+def _as_stored(changed: Iterable[tuple[bytes, bytes | None]]) -> Iterator[tuple[bytes, bytes]]:
+    """Entries that are not deleted, as they are in the database: `_stored`, `_checked`."""
+    for key, value in changed:
+        if value is None:
+            continue
+        if len(key) <= _LONG_KEY:
+            yield _MARK + key, value + _SUM(crc32(value, crc32(key, _MARKED)))
+        else:
+            stored = _stored(key)
+            yield stored, _checked(stored, len(key).to_bytes(4, "big") + key + value)
 
 
 def stores_of(stage: Stage) -> dict[str, bool]:

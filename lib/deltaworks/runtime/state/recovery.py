@@ -12,12 +12,18 @@ At the start of a batch:
 At the end of a batch its changes become a changelog segment with the next version, which has a new random nonce, and
 wait in memory (`Pending`) until Spark has committed the batch. So an attempt that fails has never been in a local
 store.
+
+A rebuild holds one document of the changelog (`changelog`) and what it has written since it last committed. It commits
+every few documents, as a state that nobody's is, so one that was interrupted begins anew. Another process that wants
+the same store waits for it as long as it goes on (`local_store`), and finds it done.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -25,16 +31,22 @@ from typing import Protocol
 
 import msgspec
 
+from deltaworks import clock
 from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.faults import reach
-from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.runtime.state import changelog
 from deltaworks.runtime.state.changelog import SegmentRef
 from deltaworks.runtime.state.local_store import EMPTY, Changes, LocalStore, LocalTransaction, StateVersion
 
-FORMAT = 2
-"""The format of a task's state in Spark."""
+FORMAT = 3
+"""The format of a task's state in Spark: its header, and the segments of its changelog."""
+_READ = (2, FORMAT)
+"""Segments of format 2 say so themselves (`changelog.decode`), and are read until they are merged."""
+_DOCUMENTS_PER_COMMIT = 16
 _NONCE_BYTES = 12
+TELL_EVERY_S = 5.0
+"""How often a restore says how far it has come; a shorter one says nothing."""
+_log = logging.getLogger(__name__)
 
 
 class StateHeader(msgspec.Struct, frozen=True, array_like=True):
@@ -71,7 +83,7 @@ def decode_header(data: bytes, what: str) -> StateHeader:
     """
     try:
         encoded = msgspec.msgpack.decode(data, type=_Encoded)
-        if encoded.format == FORMAT:
+        if encoded.format in _READ:
             return msgspec.msgpack.decode(encoded.header, type=StateHeader)
         found = f"format {encoded.format}"
     except msgspec.DecodeError:
@@ -127,13 +139,51 @@ class Pending:
     """When they began to wait, by `clock.ticks_s`."""
 
 
+class Restore:
+    """How far the restore of a task's store has come; one that takes long says so in the log.
+
+    Args:
+        name: of the task, for the log.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._total = 0
+        self._begun_s = self._told_s = 0.0
+        self.entries = 0
+        """Those that were read from the checkpoint."""
+        self.seconds = 0.0
+        """How long it took."""
+
+    @contextmanager
+    def of(self, segments: Sequence[SegmentRef]) -> Iterator[None]:
+        """Measures the restore of segments."""
+        self._total, self.entries = sum(segment.entries for segment in segments), 0
+        self._begun_s = self._told_s = clock.ticks_s()
+        yield
+        self.seconds = clock.ticks_s() - self._begun_s
+
+    def add(self, changes: Changes) -> None:
+        """Changes are in the store."""
+        self.entries += changelog.entry_count(changes)
+        now_s = clock.ticks_s()
+        if now_s - self._told_s >= TELL_EVERY_S:
+            self._told_s = now_s
+            rate = self.entries / (now_s - self._begun_s)
+            _log.warning(
+                "%s: %s of %s entries restored, %s/s",
+                self._name,
+                *(f"{n:,.0f}" for n in (self.entries, self._total, rate)),
+            )
+
+
 def same_version(local: StateVersion, committed: StateVersion) -> bool:
     """Whether the local store holds exactly the committed state: another attempt may have the same number."""
     return local.number == committed.number and local.nonce == committed.nonce
 
 
 def open_store(
-    local: LocalStore, committed: CommittedState, pending: Pending | None = None
+    local: LocalStore, committed: CommittedState, pending: Pending | None = None, restore: Restore | None = None
 ) -> tuple[StateHeader, RecoveryAction]:
     """Brings the local store to the committed state.
 
@@ -141,6 +191,7 @@ def open_store(
         local: The store.
         committed: What Spark's state says.
         pending: Changes of the batch before that this process has kept, committed or not.
+        restore: Hears how far it has come.
 
     Raises:
         StateError: the local store cannot be read.
@@ -151,37 +202,47 @@ def open_store(
     if same_version(found, header.version):
         return header, RecoveryAction.NEW if found == EMPTY else RecoveryAction.SAME
     with local.transaction() as transaction:  # the store cannot change until it ends
-        return header, _bring_forward(transaction, committed, header, pending)
+        return header, _bring_forward(transaction, committed, header, pending, restore or Restore("a store"))
 
 
 def _bring_forward(
-    transaction: LocalTransaction, committed: CommittedState, header: StateHeader, pending: Pending | None
+    transaction: LocalTransaction,
+    committed: CommittedState,
+    header: StateHeader,
+    pending: Pending | None,
+    restore: Restore,
 ) -> RecoveryAction:
     found = transaction.version()
     if same_version(found, header.version):
         return RecoveryAction.SAME
     if pending is not None and same_version(pending.version, header.version) and same_version(found, pending.base):
-        _apply(transaction, iter([pending.changes]), header.version)
+        reach("store.before_apply")
+        transaction.apply(pending.changes)
+        transaction.commit(header.version)
+        reach("store.after_apply")
         return RecoveryAction.APPLIED
     newer = _after(header.segments, found)
     if newer is not None:
-        _apply(transaction, _history(committed, newer), header.version)
+        reach("store.before_apply")
+        with restore.of(newer):
+            for changes in _documents(committed, newer):
+                transaction.apply(changes)
+                transaction.restored(unfinished=False)
+                restore.add(changes)
+            transaction.commit(header.version)
+        reach("store.after_apply")
         return RecoveryAction.CAUGHT_UP
     reach("store.before_rebuild")
-    transaction.clear()
-    for changes in _history(committed, header.segments):
-        transaction.apply(changes)
-    transaction.commit(header.version)
+    with restore.of(header.segments):
+        transaction.clear()
+        for number, changes in enumerate(_documents(committed, header.segments), start=1):
+            transaction.apply(changes)
+            transaction.restored(unfinished=number % _DOCUMENTS_PER_COMMIT == 0)
+            restore.add(changes)
+            reach("store.rebuilding")
+        transaction.commit(header.version)
     reach("store.after_rebuild")
     return RecoveryAction.REBUILD
-
-
-def _apply(transaction: LocalTransaction, history: Iterator[Changes], version: StateVersion) -> None:
-    reach("store.before_apply")
-    for changes in history:
-        transaction.apply(changes)
-    transaction.commit(version)
-    reach("store.after_apply")
 
 
 def _after(segments: Sequence[SegmentRef], found: StateVersion) -> Sequence[SegmentRef] | None:
@@ -216,7 +277,7 @@ def _merged(committed: CheckpointState, header: StateHeader) -> tuple[list[Segme
     segments, next_id = list(header.segments), header.next_segment
     while run := changelog.tier_to_merge(segments):
         oldest = len(run) == len(segments)
-        merged = changelog.merge([_read(committed, segment) for segment in run], oldest=oldest)
+        merged = changelog.merge(_documents(committed, run), oldest=oldest)
         for segment in run:
             for segment_id in range(segment.first, segment.first + segment.chunks):
                 committed.remove_segment(segment_id)
@@ -233,13 +294,10 @@ def _write(committed: CheckpointState, first: int, tier: int, changes: Changes, 
     return SegmentRef(first, len(chunks), tier, changelog.entry_count(changes), version)
 
 
-def _read(committed: CommittedState, segment: SegmentRef) -> dict[str, StoreChanges]:
-    return changelog.decode([committed.segment(i) for i in range(segment.first, segment.first + segment.chunks)])
-
-
-def _history(committed: CommittedState, segments: Sequence[SegmentRef]) -> Iterator[Changes]:
+def _documents(committed: CommittedState, segments: Sequence[SegmentRef]) -> Iterator[Changes]:
+    """The changes of segments in their order, read when they are needed."""
     for segment in segments:
-        yield _read(committed, segment)
+        yield from changelog.decode(map(committed.segment, range(segment.first, segment.first + segment.chunks)))
 
 
 def local_path(root: Path, stage: int, task: int) -> Path:
