@@ -34,5 +34,5 @@ DRIVER = (
 )
 """Reached by the driver of every batch."""
 
-RECOVERY = ("store.before_rebuild", "store.after_rebuild")
+RECOVERY = ("store.before_rebuild", "store.rebuilding", "store.after_rebuild")
 """Reached when a local store cannot be brought forward to the committed state."""

@@ -12,6 +12,7 @@ from tests.mutation.mutation import Hole, Mutation, Patch, Stall, nothing
 
 _CIRCLES = "tests/hosts/test_cycles.py"
 _HOSTS = "tests/hosts/test_local_stores.py"
+_REBUILD = "tests/unit/runtime/state/test_rebuild.py"
 _FILES = "tests/unit/runtime/state/test_local_files.py"
 
 
@@ -110,6 +111,18 @@ def _writers_wait_for_ever(patch: Patch) -> None:
     patch(local_store, "lock", lambda file, *, patience_s: lock(file, patience_s=math.inf))
 
 
+def _half_a_rebuild_is_a_state(patch: Patch) -> None:
+    from deltaworks.runtime.state import local_store
+
+    patch(local_store, "UNFINISHED", local_store.EMPTY)
+
+
+def _progress_not_seen(patch: Patch) -> None:
+    from deltaworks.runtime.state import local_store
+
+    patch(local_store, "_progress", lambda writer: 0)
+
+
 def _one_lock_for_all_generations(patch: Patch) -> None:
     from deltaworks.runtime import global_tables
 
@@ -160,6 +173,16 @@ MUTATIONS: dict[str, Mutation] = {
         Hole.LATE_OR_OTHER_CODE,
         _version_not_required,
         ("tests/unit/runtime/state/test_local_store.py::test_a_late_writer_changes_nothing",),
+    ),
+    "half a rebuild taken for a state": Mutation(
+        Hole.LOCAL_STORE,
+        _half_a_rebuild_is_a_state,
+        (f"{_REBUILD}::test_a_rebuild_that_failed_is_not_taken_for_the_state_of_a_task_that_has_never_run",),
+    ),
+    "progress of a rebuild not seen": Mutation(
+        Stall.SUSPENDED_WRITER,
+        _progress_not_seen,
+        (f"{_REBUILD}::test_two_processes_never_rebuild_one_store_at_once",),
     ),
     "damage of a local store forgotten": Mutation(
         Stall.CORRUPT_STORE,

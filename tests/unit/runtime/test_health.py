@@ -162,3 +162,28 @@ def test_lost_results_are_in_the_log_and_in_the_heartbeat(tmp_path: Path, caplog
     assert beat.alerts == Alerts(lag=None) and beat.quiet_s > 0
     warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert len(warnings) == 2 and warnings[0].startswith("batch 7, task 0-1: 2 final results are lost")
+
+
+def test_what_was_restored_is_in_the_heartbeat_and_a_long_restore_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    paths = PipelinePaths.at(tmp_path)
+    fence.advance(paths.fence, 1, "p")
+    health = Health(paths, "p", 1, SilentReporter())
+    intent = Intent(
+        batch=7, lineage="l", query="q", generation=1, code="c", clock_ms=0, tick=False, ranges=[], end={}, previous=""
+    )
+    for task, (entries, seconds) in enumerate([(0, 0.0), (1_000, 0.5), (4_000_000, 8.0)]):
+        counts = TaskCounts(
+            records_in=1, dropped=0, late=0, lost_results=0, dead_letters=0, sent=0, stream_time_ms=0, state_entries=0,
+            next_tick_ms=None, restored_entries=entries, restore_s=seconds,
+        )  # fmt: skip
+        health.add(intent, [TaskResult(0, task, [], counts, [], "rebuild", False)])
+    health.write("running")
+
+    beat = heartbeat.read(paths.heartbeat)
+    assert beat is not None
+    assert (beat.restored_entries, beat.restore_seconds) == (4_001_000, 8.5)
+    assert beat.store_openings == {"rebuild": 3}
+    assert [each.getMessage() for each in caplog.records] == ["batch 7, task 0-2: 4,000,000 entries restored in 8 s"]

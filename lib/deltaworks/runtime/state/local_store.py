@@ -24,6 +24,7 @@ from zlib import crc32
 import lmdb
 import msgspec
 
+from deltaworks import clock
 from deltaworks.errors import StateError
 from deltaworks.faults import reach
 from deltaworks.files import lock, unlock
@@ -48,7 +49,8 @@ __all__ = [
 _MAP_SIZE = 1 << 38
 _MAX_STORES = 256
 _PATIENCE_S = 10.0
-"""How long one writer waits for another. A process of an older generation may be suspended in the middle of a write."""
+"""How long one writer waits for another that makes no progress: a process of an older generation may be suspended in
+the middle of a write."""
 _LONG_KEY = 460
 """LMDB keys end at 511 bytes; longer ones are stored by prefix and digest, with the whole key before the value."""
 _DIGEST = 24
@@ -283,9 +285,9 @@ class LocalStore:
         """Admits one writer among all processes; LMDB has a lock, too, but waits for a suspended process for ever."""
         if self._writer is None:
             raise local_files.doubt(self._path, "it was closed")
-        seen = os.fstat(self._writer).st_mtime_ns
+        seen = _progress(self._writer)
         while not lock(self._writer, patience_s=_PATIENCE_S):
-            if seen == (seen := os.fstat(self._writer).st_mtime_ns):
+            if seen == (seen := _progress(self._writer)):
                 raise local_files.doubt(
                     self._path, f"a process that writes to it has made no progress for more than {_PATIENCE_S:g} s"
                 )
@@ -359,7 +361,7 @@ class LocalTransaction:
                 what is not committed. An `abort` does not take it back.
         """
         if self._writer is not None:
-            os.utime(self._writer)
+            os.utime(self._writer, ns=(now := clock.wall_ns(), now))  # the kernel's own time is coarse
         if unfinished:
             self._stamp(UNFINISHED)
             self._txn = self._begin()
@@ -492,6 +494,11 @@ class LocalReader:
     def _damaged(self) -> StateError:
         local_files.distrust(self._path)
         return local_files.doubt(self._path, "an entry differs from what was written")
+
+
+def _progress(writer: int) -> int:
+    """Changes whenever whoever has the lock shows that it goes on (`LocalTransaction.restored`)."""
+    return os.fstat(writer).st_mtime_ns
 
 
 def _version(txn: _Transaction, databases: _Databases) -> StateVersion:

@@ -10,16 +10,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from deltaworks.errors import StateError
+from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.runtime.state import local_store
 from deltaworks.runtime.state.local_store import EMPTY, LocalStore, StateVersion, discard
 from tests.support.processes import ended
 
 STORES = {"counts": False, "windows": True}
+_NEAR = bytes(each % 3 if each < 128 else 0 for each in range(256))
+"""Few bytes, none of them large, so that keys and times meet again."""
 FIRST, SECOND = StateVersion(1, b"a"), StateVersion(2, b"b")
 
 
@@ -79,6 +85,33 @@ def test_expiry_deletes_every_entry_below_the_bound(store: LocalStore) -> None:
     put(store, FIRST, None, windows=StoreChanges([(at(b"a", t), b"v") for t in (1, 2, 3)], expire_before_ms=3))
     assert entries(store, "windows") == [(at(b"a", 3), b"v")]
     assert list(store.reader("windows").scan_time(0, None)) == [(at(b"a", 3), b"v")]
+
+
+_keys = st.binary(min_size=8, max_size=9) | st.sampled_from([b"x" * 460, b"x" * 461, b"x" * 600, b"y" * 2000])
+_entries = st.dictionaries(_keys.map(lambda key: key[:-8] + key[-8:].translate(_NEAR)), st.none() | st.binary())
+_batches = st.lists(st.tuples(_entries, _entries, st.none() | st.integers(0, 1 << 62)), min_size=1, max_size=4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(_batches)
+def test_any_changes_leave_what_they_leave_in_memory(
+    batches: list[tuple[dict[bytes, bytes | None], dict[bytes, bytes | None], int | None]],
+) -> None:
+    memory = MemoryState()
+    with TemporaryDirectory() as folder, closing(LocalStore(Path(folder) / "0-0", STORES)) as store:
+        for number, (counts, windows, bound) in enumerate(batches, start=1):
+            changes = {"counts": StoreChanges([*counts.items()]), "windows": StoreChanges([*windows.items()], bound)}
+            memory.apply(changes)
+            store.commit(changes, StateVersion(number, b"n"), store.version())
+            for name in STORES:
+                assert entries(store, name) == list(memory.reader(name).scan(b"", None))
+            by_time = [list(each.reader("windows").scan_time(0, None)) for each in (store, memory)]
+            assert sorted(by_time[0], key=_time) == by_time[0]
+            assert sorted(by_time[0]) == sorted(by_time[1])
+
+
+def _time(entry: tuple[bytes, bytes]) -> bytes:
+    return entry[0][-8:]
 
 
 def test_another_process_sees_what_was_committed(store: LocalStore, tmp_path: Path) -> None:
@@ -192,3 +225,21 @@ def test_a_store_is_as_large_as_it_says(store: LocalStore, tmp_path: Path) -> No
         seen_by_another = shutil.copytree(tmp_path / "0-0", tmp_path / f"copy-{batch}")
         with closing(LocalStore(seen_by_another, STORES)) as opened:
             assert opened.version() == FIRST
+
+
+def test_who_throws_a_store_away_keeps_the_new_one_that_another_process_has_made(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
+    subprocess.run(
+        [sys.executable, "-c", (
+            "from pathlib import Path; from deltaworks.runtime.state.local_store import *; "
+            f"s = LocalStore(Path({str(tmp_path / '0-0')!r}), {STORES!r}); s.discard(); "
+            "s.commit({}, StateVersion(2, b'b'), None)"
+        )],
+        check=True,
+    )  # fmt: skip
+    store.discard()
+    assert (store.version(), entries(store, "counts")) == (SECOND, [])
+    store.discard()
+    assert store.version() == EMPTY
