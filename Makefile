@@ -126,6 +126,10 @@ bench-many: .venv/.complete ## An Airflow with forty idle streams: pages, status
 bench-recovery: .venv/.complete ## Downtime of a stream when something is killed, against Kafka Streams
 	$(BIN)/python -m tests.benchmarks.recovery
 
+.PHONY: bench-restore
+bench-restore: .venv/.complete ## How fast local stores are made again, and a start without them: [ENTRIES=1000000], some minutes
+	$(BIN)/python -m tests.benchmarks.restore $(if $(ENTRIES),--entries $(ENTRIES))
+
 .PHONY: bench-snapshots
 bench-snapshots: .venv/.complete ## Cost of a KTable's snapshot against a MERGE and a rewrite: [SIZES=10000,1000000,10000000], some minutes
 	$(BIN)/python -m tests.benchmarks.snapshots $(if $(SIZES),--sizes $(SIZES))

@@ -76,6 +76,11 @@ def count_topology(builder: StreamsBuilder) -> None:
     _bids(builder).group_by_key().windowed_by(windows).count(store="bid-counts").to_stream().to(OUTPUT)
 
 
+def key_count_topology(builder: StreamsBuilder) -> None:
+    """Records per key, for ever."""
+    builder.stream(INPUT, key=String(), value=String()).group_by_key().count(store="counts").to_stream().to(OUTPUT)
+
+
 def session_topology(builder: StreamsBuilder) -> None:
     """Bids per auction in sessions that end after 2 s without a bid, with 10 s of grace."""
     windows = SessionWindows(gap=timedelta(seconds=2), grace=timedelta(seconds=10))
@@ -107,5 +112,6 @@ count = _pipeline("count", count_topology)
 count_uncached = _pipeline("count-uncached", count_topology, record_cache=False)
 session = _pipeline("session", session_topology)
 session_uncached = _pipeline("session-uncached", session_topology, record_cache=False)
+key_counts = _pipeline("key-counts", key_count_topology)
 join = _pipeline("join", join_topology)
 join_delta = _pipeline("join-delta", join_delta_topology)

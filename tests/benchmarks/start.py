@@ -78,16 +78,16 @@ class Options:
 
 
 class Driver:
-    """`deltaworks run` of one job."""
+    """`deltaworks run` of one job, or another command that runs it."""
 
-    def __init__(self, clone: Clone, settings: Settings, job: str, *options: str) -> None:
+    def __init__(self, clone: Clone, settings: Settings, job: str, *options: str, command: Sequence[str] = ()) -> None:
         self._paths = PipelinePaths.of(settings, job)
         self._log = settings.home / f"{job}.log"
         self._job = job
         self._begun = time.monotonic()
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "deltaworks.cli", "run", job, *options],
+                command or [sys.executable, "-m", "deltaworks.cli", "run", job, *options],
                 env=clone.environment(settings),
                 cwd=clone.root,
                 stdout=output,
