@@ -5,7 +5,7 @@ data source `statestore`), and its workers write each value to a file; then `rec
 as at the start of a batch. Spark's checkpoint stays as it is.
 
 No process holds more than a few values of Spark's state at once, of 4 MB each; the files need as much room as the
-changelog. To open a store takes what a rebuild of that task takes: its largest segment as objects.
+changelog. To open a store takes what a rebuild of that task takes (`recovery`), whatever its size.
 """
 
 from __future__ import annotations
