@@ -25,6 +25,7 @@ DeltaworksError                      the root: catch this to catch all
     ├── StateError                   a store of the host cannot be read
     ├── DiskFullError                a disk is full; the stream goes on when there is room
     ├── KafkaReadError               the broker did not answer
+    ├── SchemasUnavailableError      the schema registry does not answer, and a schema of it is not known yet
     ├── SinkError                    an author's sink failed; its batch was aborted
     ├── BatchTooLongError            the broker ended a transaction because its batch took too long
     └── KafkaWriteError              records could not be written; their transaction was aborted
@@ -107,6 +108,10 @@ class DiskFullError(TransientError):
 
 class KafkaReadError(TransientError):
     """The broker did not answer."""
+
+
+class SchemasUnavailableError(TransientError):
+    """The schema registry does not answer, and a schema of it is needed that is not known yet."""
 
 
 class KafkaWriteError(TransientError):

@@ -24,11 +24,12 @@ EXTRAS = {
     "rescale": "spark",
     "erase": "spark",
     "runtime": "spark",
+    "serdes": "schemas",
     "spark": "spark",
     "stack": "stack",
     "tables": "delta",
 }
-"""Package below `deltaworks` -> the extra that it needs; the others need nothing but the core."""
+"""Package below `deltaworks` -> the extra that it needs, or some functions of it; others need nothing but the core."""
 
 
 def missing(error: ModuleNotFoundError) -> ConfigurationError | None:

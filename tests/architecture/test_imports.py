@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ENGINES = (
     *("pyspark", "delta", "deltalake", "confluent_kafka", "duckdb", "pyarrow", "lmdb", "airflow"),
-    *("great_expectations", "pandas"),
+    *("great_expectations", "pandas", "fastavro", "google.protobuf", "grpc_tools", "jsonschema"),
 )
 
 

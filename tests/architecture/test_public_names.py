@@ -6,6 +6,7 @@ import deltaworks
 
 PUBLIC = [
     "Alerts",
+    "Avro",
     "Boolean",
     "BranchedKStream",
     "BufferConfig",
@@ -42,6 +43,7 @@ PUBLIC = [
     "Integer",
     "JoinWindows",
     "Json",
+    "JsonSchema",
     "KGroupedStream",
     "KGroupedTable",
     "KStream",
@@ -57,6 +59,7 @@ PUBLIC = [
     "Plan",
     "Processor",
     "ProcessorContext",
+    "Protobuf",
     "PunctuationType",
     "Punctuator",
     "Record",

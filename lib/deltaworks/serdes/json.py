@@ -34,12 +34,12 @@ class Json(Generic[T]):
     __slots__ = ("_decode", "_encode", "decimals", "type")
 
     def __init__(self, type: type[T], *, decimals: Literal["string", "number"] = "string") -> None:
-        _check(type)
+        check_holds(type, "JSON")
         self.type = type
         self.decimals = decimals
         self._encode = msgspec.json.Encoder(decimal_format=decimals, order="deterministic").encode
         self._decode = msgspec.json.Decoder(type).decode
-        _forget_cache(type)
+        forget_cache(type)
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class Json(Generic[T]):
         try:
             return msgspec.json.schema(self.type)
         finally:
-            _forget_cache(self.type)
+            forget_cache(self.type)
 
     def serialize(self, value: T | None) -> bytes:
         """The value as compact JSON in UTF-8; fields are not checked again."""
@@ -92,21 +92,21 @@ def _name(type: Any) -> str:
     return str(getattr(type, "__name__", type)) if not getattr(type, "__args__", None) else str(type)
 
 
-def _check(type: Any) -> None:
-    """Refuses types that msgspec would only refuse at the first record."""
+def check_holds(type: Any, what: str) -> None:
+    """Refuses types that msgspec would only refuse at the first record; `what` is to hold them."""
     try:
         parts = list(_parts(msgspec.inspect.type_info(type), set()))
     except (TypeError, NameError) as error:
-        raise TypeError(f"JSON cannot hold {_name(type)}: {error}") from error
+        raise TypeError(f"{what} cannot hold {_name(type)}: {error}") from error
     for part in parts:
         if isinstance(part, msgspec.inspect.CustomType):
             raise TypeError(
-                f"JSON cannot hold {_name(type)}: there is no way to write {_name(part.cls)}; "
+                f"{what} cannot hold {_name(type)}: there is no way to write {_name(part.cls)}; "
                 "use a msgspec.Struct, a dataclass or builtin types"
             )
 
 
-def _forget_cache(type: Any) -> None:
+def forget_cache(type: Any) -> None:
     """Removes the cache that msgspec leaves on classes, because cloudpickle cannot ship it with a class by value."""
     for part in _parts(msgspec.inspect.type_info(type), set()):
         cls = getattr(part, "cls", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from typing import ClassVar
 from uuid import UUID
 
@@ -14,6 +14,8 @@ from deltaworks.serdes.primitives import Long, unfit, unreadable
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _LONG = Long()
+_EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
+"""Shifts the point of every number without rounding it."""
 
 
 @dataclass(frozen=True)
@@ -107,16 +109,10 @@ class ConnectDecimal:
             return NULL
         if not isinstance(value, Decimal) or not value.is_finite():
             raise unfit(value, self.name)
-        sign, digits, exponent = value.as_tuple()
-        shift = int(exponent) + self.scale
-        unscaled = int("".join(map(str, digits)))
-        if shift < 0:
-            unscaled, rest = divmod(unscaled, int(10**-shift))
-            if rest:
-                raise unfit(value, self.name, f"it has more than {self.scale} digits behind the point")
-        else:
-            unscaled *= int(10**shift)
-        unscaled = -unscaled if sign else unscaled
+        shifted = value.scaleb(self.scale, _EXACT)
+        unscaled = int(shifted)
+        if unscaled != shifted:
+            raise unfit(value, self.name, f"it has more than {self.scale} digits behind the point")
         size = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
         return unscaled.to_bytes(size, "big", signed=True)
 
@@ -126,9 +122,7 @@ class ConnectDecimal:
             return NULL
         if not data:
             raise unreadable(data, self.name)
-        unscaled = int.from_bytes(data, "big", signed=True)
-        digits = tuple(map(int, str(abs(unscaled))))
-        return Decimal((int(unscaled < 0), digits, -self.scale))
+        return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-self.scale, _EXACT)
 
 
 @dataclass(frozen=True)

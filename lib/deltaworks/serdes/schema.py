@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from deltaworks.serdes.avro.nodes import parsed, words
 from deltaworks.serdes.base import Serde
 from deltaworks.serdes.json import Json
+from deltaworks.serdes.protobuf import described as protobuf
 
 Schema = Mapping[str, Any]
 
@@ -40,9 +42,16 @@ def in_words(schema: str) -> str:
     return _serde_words(json.loads(schema))
 
 
+def json_changes(old: Schema, new: Schema) -> list[str]:
+    """Why values of one JSON Schema cannot be read with another, both as msgspec makes them, in words."""
+    return list(_Changes(old.get("$defs", {}), new.get("$defs", {})).of(old, new, "the value"))
+
+
 def _schema(serde: Serde[Any]) -> dict[str, Any]:
     if isinstance(serde, Json):
         return {"json": serde.schema(), "decimals": serde.decimals}
+    if (meaning := getattr(serde, "meaning", None)) is not None:
+        return dict(meaning)
     name, parts = serde.name, _inner_serdes(serde)
     for part in parts:
         name = name.replace(part.name, "*", 1)
@@ -59,7 +68,19 @@ def _inner_serdes(serde: Any) -> list[Serde[Any]]:
 def _serde_changes(old: Schema, new: Schema) -> Iterator[str]:
     match old, new:
         case {"json": before}, {"json": after}:
-            yield from _Changes(before.get("$defs", {}), after.get("$defs", {})).of(before, after, "the value")
+            yield from json_changes(before, after)
+        case {"format": "packed", "schema": before}, {"format": "packed", "schema": after}:
+            yield from json_changes(before, after)
+        case {"format": "protobuf", "schema": before, **rest}, {"format": "protobuf", "schema": after, **others}:
+            if rest != others:
+                yield f"it was {_serde_words(old)}, is {_serde_words(new)}"
+            else:
+                yield from protobuf.incompatibilities(before, after)
+        case {"format": "avro", "schema": before}, {"format": "avro", "schema": after}:
+            if before != after:
+                yield "its Avro schema has changed, and its bytes do not say which schema wrote them"
+            elif old != new:
+                yield f"it was {_serde_words(old)}, is {_serde_words(new)}"
         case {"name": before, "parts": inside}, {"name": after, "parts": outside} if before == after:
             for one, other in zip(inside, outside, strict=True):
                 yield from _serde_changes(one, other)
@@ -168,9 +189,22 @@ def _words(schema: Schema) -> str:
     return f"{schema.get('type', 'anything')}{f' ({extra})' if extra else ''}"
 
 
+def _words_of_format(schema: Schema) -> str:
+    match schema["format"]:
+        case "avro":
+            return words(parsed(schema["schema"]))
+        case "protobuf":
+            return str(schema["schema"]["message"])
+        case _:
+            return _words(schema["schema"])
+
+
 def _serde_words(schema: Schema) -> str:
     if "json" in schema:
         return f"json({_words(schema['json'])})"
+    if "format" in schema:
+        header = " with the id of its schema" if schema.get("registry") else ""
+        return f"{schema['format']}({_words_of_format(schema)}){header}"
     name = str(schema["name"])
     for part in schema["parts"]:
         name = name.replace("*", _serde_words(part), 1)

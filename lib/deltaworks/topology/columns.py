@@ -15,12 +15,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from decimal import Context, Decimal, Inexact, InvalidOperation
+from decimal import Decimal
 from enum import Enum
 from operator import attrgetter, itemgetter
 from typing import Annotated, Any, Literal, Union
 
 import msgspec
+
+from deltaworks.serdes.decimal_digits import DecimalDigits as DecimalDigits
 
 LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999; readers know no later timestamps."""
@@ -38,28 +40,6 @@ class Plain(Enum):
     BINARY = "bytes"
     INSTANT = "timestamp"
     DATE = "date"
-
-
-@dataclass(frozen=True)
-class DecimalDigits:
-    """Digits of a DECIMAL column: `amount: Annotated[Decimal, DecimalDigits(18, 2)]`; the default is (38, 18).
-
-    Args:
-        precision: all digits, up to 38.
-        scale: digits after the point.
-    """
-
-    precision: int
-    scale: int
-
-    @property
-    def step(self) -> Decimal:
-        """The smallest number above 0."""
-        return Decimal(1).scaleb(-self.scale)
-
-    def context(self) -> Context:
-        """Its `quantize(number, step)` raises `ArithmeticError` where a number would be rounded; NaN passes."""
-        return Context(prec=self.precision, traps=[InvalidOperation, Inexact])
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 import deltaworks
 from deltaworks import (
+    Avro,
     Boolean,
     Bytes,
     ConnectDecimal,
@@ -17,8 +18,10 @@ from deltaworks import (
     Float,
     Integer,
     Json,
+    JsonSchema,
     ListOf,
     Long,
+    Protobuf,
     SerializationError,
     SessionWindowed,
     Short,
@@ -31,10 +34,18 @@ from deltaworks import (
 )
 from deltaworks.dsl.point import is_serde
 
+
+class Point(NamedTuple):
+    """A message."""
+
+    x: int
+
+
 SERDES: list[Any] = [
     *(Boolean(), Bytes(), ConnectDecimal(2), DecimalText(), Double(), Float(), Integer(), Json(int)),
     *(ListOf(Long()), ListOf(String()), Long(), SessionWindowed(String()), Short(), String(), Timestamp()),
     *(TimeWindowed(String(), timedelta(milliseconds=5)), Uuid(), Void()),
+    *(Avro(int), JsonSchema(int), Protobuf(Point, 'syntax = "proto3"; message Point { int32 x = 1; }')),
 ]
 
 

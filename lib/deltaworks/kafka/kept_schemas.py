@@ -1,0 +1,98 @@
+"""Schemas of a registry in a folder, so that records can be read and written while the registry is away.
+
+| file | what |
+|---|---|
+| `ids/ID.json` | the schema with an id |
+| `subjects/FINGERPRINT.json` | the id of a schema under a subject |
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from deltaworks import files, formats
+from deltaworks.errors import ConflictError
+from deltaworks.serdes.schemas import Registered, Schemas, WriterSchema
+
+T = TypeVar("T")
+
+FORMAT = 1
+
+
+class _Schema(msgspec.Struct):
+    """The schema with an id."""
+
+    format: int
+    schema: WriterSchema
+
+
+class _Id(msgspec.Struct):
+    """The id of a schema under a subject."""
+
+    format: int
+    id: int
+    subject: str
+
+
+class Kept:
+    """`Schemas` that remember what others have said.
+
+    A file is written once and never changes, as ids do not; any number of processes may share the folder.
+
+    Args:
+        folder: of this registry alone: another one has other ids.
+        behind: asked for what is not in the folder.
+
+    Raises:
+        ConflictError: two processes were told different schemas for one id, so there are two registries behind.
+        IncompatibleCheckpointError: another version wrote a file.
+    """
+
+    def __init__(self, folder: Path, behind: Schemas) -> None:
+        self._folder = folder
+        self._behind = behind
+        self._files = files.files_in(folder)
+
+    def by_id(self, number: int) -> WriterSchema:
+        """The schema with an id."""
+        name = f"ids/{number}.json"
+        if (kept := self._files.get(name)) is not None:
+            return self._decoded(name, kept.data, _Schema).schema
+        found = self._behind.by_id(number)
+        if not self._files.put_if_absent(name, msgspec.json.encode(_Schema(FORMAT, found))):
+            self.check(number, found)
+        return found
+
+    def id_of(self, subject: str, schema: WriterSchema) -> int:
+        """The id of a schema under a subject."""
+        said = hashlib.sha256(f"{subject}\n{schema.fingerprint}".encode()).hexdigest()
+        name = f"subjects/{said}.json"
+        if (kept := self._files.get(name)) is not None:
+            return self._decoded(name, kept.data, _Id).id
+        number = self._behind.id_of(subject, schema)
+        self._files.put_if_absent(name, msgspec.json.encode(_Id(FORMAT, number, subject)))
+        return number
+
+    def latest(self, subject: str) -> Registered | None:
+        """The newest version of a subject, which only the registry knows."""
+        return self._behind.latest(subject)
+
+    def check(self, number: int, found: WriterSchema) -> None:
+        """Compares what somebody says of an id with what is kept; raises `ConflictError` if it is another schema."""
+        name = f"ids/{number}.json"
+        kept = self._files.get(name)
+        if kept is not None and self._decoded(name, kept.data, _Schema).schema.fingerprint != found.fingerprint:
+            raise ConflictError(
+                f"schema {number} is another one in {self._folder} than in the schema registry.",
+                hint="the folder belongs to another registry, or the registry was made anew; records that are there"
+                " are only read with the schemas that they were written with",
+            )
+
+    def _decoded(self, name: str, data: bytes, kind: type[T]) -> T:
+        return formats.decode(
+            data, kind, FORMAT, f"{self._folder / name}", damaged="remove the file; the registry is asked again"
+        )

@@ -1,0 +1,250 @@
+"""The serde `Protobuf`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from deltaworks.errors import SerializationError
+from deltaworks.serdes import schemas, wire
+from deltaworks.serdes.base import NULL, Serde
+from deltaworks.serdes.packed import Packed
+from deltaworks.serdes.primitives import unfit, unreadable
+from deltaworks.serdes.protobuf.described import described, incompatibilities
+from deltaworks.serdes.protobuf.descriptors import Descriptors, Source, descriptors, of_class, of_writer
+from deltaworks.serdes.protobuf.fitting import fitted
+from deltaworks.serdes.schemas import Binding, Schemas, SubjectStrategy, WriterSchema
+from deltaworks.serdes.shapes import shape_of
+from deltaworks.serdes.type_names import type_name
+
+T = TypeVar("T")
+
+_BROKEN = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, SerializationError)
+
+
+class Protobuf(Generic[T]):
+    """Protobuf of one Python type, alone or with the header of a schema registry.
+
+    Shape: `T <-> bytes`. Fields of a record that the schema does not have are skipped, and those that a record does not
+    have are empty. Equal values give equal bytes.
+
+    | Protobuf | Python |
+    |---|---|
+    | `int32` ... `fixed64`; `double`, `float`; `bool`; `string`; `bytes` | `int`; `float`; `bool`; `str`; `bytes` |
+    | message; enum | a Struct, dataclass or NamedTuple; `Literal` or `Enum` |
+    | `repeated`; `map` | `list`, `tuple`, `set`; `dict` |
+    | `optional`, a message, a member of a `oneof` | `X \\| None`, or a field with a default |
+    | `google.protobuf.Timestamp`, `Duration` | aware `datetime`, read in UTC; `timedelta`; nanoseconds are refused |
+    | `google.type.Date`, `TimeOfDay` | `date`, `time` |
+    | `google.type.Decimal`, `confluent.type.Decimal`, `string` | `Decimal` |
+    | wrappers such as `StringValue` | `X \\| None` |
+    | `google.protobuf.Struct`, `Value`, `ListValue` | `Any` |
+
+    Args:
+        type: of the values; or a class that protoc has generated, whose messages are the values then.
+        schema: a `.proto` file, or its text; a set of descriptors, or its file. None with a generated class.
+        message: full name of the message; None: the only one at the top of the schema.
+        include: folders of files that the schema imports.
+        imports: texts of such files by their paths.
+        registry: records begin with the id of their schema in a registry, and the place of their message in it.
+        subject: what the schema is registered under.
+        otherwise: reads what does not begin with an id, such as `Json(Order)` for older records of the topic.
+
+    Raises:
+        TypeError: the type does not fit the message; says so by field.
+        ValueError: the schema is none, or has no such message.
+        ConfigurationError: a `.proto` file needs a compiler, and it is not installed.
+
+    Source: `io.confluent.kafka.serializers.protobuf.KafkaProtobufSerializer`.
+    """
+
+    def __init__(
+        self,
+        type: type[T],
+        schema: Source | None = None,
+        message: str | None = None,
+        *,
+        include: Sequence[Path] = (),
+        imports: Mapping[str, Source] | None = None,
+        registry: bool = False,
+        subject: SubjectStrategy = "topic",
+        otherwise: Serde[T] | None = None,
+    ) -> None:
+        if schema is None and not hasattr(type, "DESCRIPTOR"):
+            raise TypeError(f"schema= says how {type_name(type)} is written: Protobuf knows fields by their numbers")
+        found = of_class(type) if schema is None else descriptors(schema, message, include=include, imports=imports)
+        self._set(type, found, registry, subject, otherwise)
+
+    def _set(self, type: Any, found: Descriptors, registry: bool, subject: SubjectStrategy, otherwise: Any) -> None:
+        if otherwise is not None and not registry:
+            raise TypeError("otherwise= reads what does not begin with an id, so it needs registry=True")
+        self.type = type
+        self.registry = registry
+        self.subject = subject
+        self.otherwise = otherwise
+        self._descriptors = found
+        self._binding = Binding()
+        self._header: bytes | None = None
+        self._readable: set[bytes] = set()
+        self._convert()
+
+    def _convert(self) -> None:
+        if self.is_generated:
+            self._message: Any = self.type
+            self._read: Callable[[Any], Any] | None = None
+            self._write: Callable[[Any], Any] | None = None
+            return
+        from google.protobuf.message_factory import GetMessageClass
+
+        found = fitted(self._descriptors.descriptor, shape_of(self.type))
+        if found.problems:
+            raise TypeError(f"{type_name(self.type)} does not fit its message: {'; '.join(found.problems)}")
+        self._message = GetMessageClass(self._descriptors.descriptor)
+        self._read, self._write = found.fit.read, found.fit.write
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether the values are messages of a class that protoc has generated."""
+        return hasattr(self.type, "DESCRIPTOR")
+
+    @property
+    def name(self) -> str:
+        """Such as `protobuf(Order)`."""
+        return f"protobuf({type_name(self.type)})"
+
+    @property
+    def writer_schema(self) -> WriterSchema:
+        """The schema as a registry has it."""
+        return self._descriptors.writer_schema
+
+    @property
+    def meaning(self) -> dict[str, Any]:
+        """What its bytes mean, for `serdes.schema`."""
+        return {"format": "protobuf", "schema": described(self._descriptors.descriptor), "registry": self.registry}
+
+    def bind(self, schemas: Schemas, topic: str, is_key: bool) -> Protobuf[T]:
+        """The same serde with a registry; `serdes.schemas.bound` calls it."""
+        new = _protobuf(self.type, self._descriptors, self.registry, self.subject, self.otherwise)
+        new._binding = Binding(schemas, topic, is_key)
+        if new.otherwise is not None:
+            new.otherwise = _bound(new.otherwise, schemas, topic, is_key)
+        return new
+
+    def stored(self) -> Serde[T]:
+        """The serde of a store that holds such values."""
+        if self.is_generated:
+            return _protobuf(self.type, self._descriptors, False, self.subject, None)
+        return Packed(self.type)
+
+    def serialize(self, value: T | None) -> bytes:
+        """The value in Protobuf.
+
+        Raises:
+            SerializationError: a field does not fit the message, or would be rounded.
+        """
+        if value is None:
+            return NULL
+        try:
+            message: Any = value if self._write is None else self._write(value)
+            body: bytes = message.SerializeToString(deterministic=True)
+        except (*_BROKEN, AttributeError) as error:
+            raise unfit(value, self.name, error) from error
+        except Exception as error:
+            if type(error).__name__ != "EncodeError":
+                raise
+            raise unfit(value, self.name, error) from error
+        if not self.registry:
+            return body
+        if self._header is None:
+            subject = self._binding.subject(self.subject, self._descriptors.message)
+            number = self._binding.schemas.id_of(subject, self.writer_schema)
+            self._header = wire.header(number) + wire.indexes(self._descriptors.path)
+        return self._header + body
+
+    def deserialize(self, data: bytes | None) -> T:
+        """The value.
+
+        Raises:
+            SerializationError: the bytes are no such message, a field does not fit the type, or they name a schema that
+                the registry does not have, or a message of it that the type cannot be read from.
+            SchemasUnavailableError: they name a schema that is not known yet, and the registry does not answer.
+        """
+        if data is None:
+            return NULL
+        at = 0
+        if self.registry:
+            number = wire.schema_id(data)
+            if number is None:
+                if self.otherwise is not None:
+                    return self.otherwise.deserialize(data)
+                raise unreadable(data, self.name, "they do not begin with a zero and the id of a schema")
+            at = self._body(data, number)
+        try:
+            message = self._message.FromString(data[at:] if at else data)
+            if not message.IsInitialized():
+                raise ValueError(f"{', '.join(message.FindInitializationErrors())} is not set, which is required")
+            found: Any = message if self._read is None else self._read(message)
+        except _BROKEN as error:
+            raise unreadable(data, self.name, error) from error
+        except Exception as error:
+            if type(error).__name__ != "DecodeError":
+                raise
+            raise unreadable(data, self.name, error) from error
+        value: T = found
+        return value
+
+    def _body(self, data: bytes, number: int) -> int:
+        """Where the message begins, once it is known that it can be read."""
+        try:
+            path, at = wire.read_indexes(data, wire.HEADER_BYTES)
+        except ValueError as error:
+            raise unreadable(data, self.name, error) from error
+        if data[:at] not in self._readable:
+            self._check_writer(number, path)
+            self._readable.add(data[:at])
+        return at
+
+    def _check_writer(self, number: int, path: Sequence[int]) -> None:
+        writer = self._binding.schemas.by_id(number)
+        if writer.kind != "PROTOBUF":
+            raise SerializationError(f"a record names schema {number}, which is {writer.kind} and not Protobuf")
+        try:
+            found = of_writer(writer, path)
+            before = described(found.descriptor)
+        except (ValueError, TypeError) as error:
+            raise SerializationError(
+                f"a record names a message of schema {number} that cannot be read: {error}"
+            ) from error
+        if found.message != self._descriptors.message:
+            raise SerializationError(f"a record is a {found.message} and not a {self._descriptors.message}")
+        if reasons := incompatibilities(before, described(self._descriptors.descriptor)):
+            raise SerializationError(
+                f"a record was written with schema {number}, which {self.name} cannot read: {'; '.join(reasons)}"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Protobuf) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((Protobuf, self._descriptors.message))
+
+    def _identity(self) -> tuple[Any, ...]:
+        return self.type, self._descriptors, self.registry, self.subject, self.otherwise
+
+    def __repr__(self) -> str:
+        return f"Protobuf({type_name(self.type)}{', registry=True' if self.registry else ''})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        plain = Descriptors(self._descriptors.files, self._descriptors.message)
+        return _protobuf, (self.type, plain, self.registry, self.subject, self.otherwise)
+
+
+def _protobuf(type: Any, found: Descriptors, registry: bool, subject: SubjectStrategy, otherwise: Any) -> Protobuf[Any]:
+    made: Protobuf[Any] = Protobuf.__new__(Protobuf)
+    made._set(type, found, registry, subject, otherwise)
+    return made
+
+
+def _bound(serde: Serde[T], found: Schemas, topic: str, is_key: bool) -> Serde[T]:
+    return schemas.bound(serde, found, topic, is_key=is_key)

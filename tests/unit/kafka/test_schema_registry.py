@@ -1,0 +1,141 @@
+"""The registry through Confluent's client, and schemas that are kept for when it is away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deltaworks.errors import (
+    ConfigurationError,
+    ConflictError,
+    IncompatibleCheckpointError,
+    SchemasUnavailableError,
+    SerializationError,
+)
+from deltaworks.kafka.kept_schemas import Kept
+from deltaworks.kafka.schema_registry import Registry
+from deltaworks.serdes.schemas import InMemory, Reference, Registered, WriterSchema
+
+ONE = WriterSchema('{"type":"record","name":"A","fields":[]}', "AVRO")
+TWO = WriterSchema('{"type":"record","name":"B","fields":[]}', "AVRO")
+
+
+class Away:
+    """A registry that does not answer."""
+
+    def by_id(self, number: int) -> WriterSchema:
+        raise SchemasUnavailableError(f"away when asked for {number}")
+
+    def id_of(self, subject: str, schema: WriterSchema) -> int:
+        raise SchemasUnavailableError(f"away when asked for {subject}")
+
+    def latest(self, subject: str) -> Registered | None:
+        raise SchemasUnavailableError(f"away when asked for {subject}")
+
+
+def test_a_schema_is_registered_once_and_found_by_its_id() -> None:
+    registry = Registry("mock://found")
+
+    number = registry.id_of("a-value", ONE)
+
+    assert registry.id_of("a-value", ONE) == number != registry.id_of("a-value", TWO)
+    assert registry.by_id(number) == ONE
+    latest = registry.latest("a-value")
+    assert latest is not None
+    assert (latest.schema, latest.version) == (TWO, 2)
+    assert registry.latest("others") is None
+
+
+def test_references_are_registered_first() -> None:
+    registry = Registry("mock://references")
+    text = '{"type":"record","name":"C","fields":[{"name":"a","type":"A"}]}'
+
+    number = registry.id_of("c-value", WriterSchema(text, "AVRO", (Reference("A", ONE),)))
+
+    assert registry.by_id(number).references == (Reference("A", ONE, "A", 1),)
+
+
+def test_an_id_that_is_not_there_is_an_error_of_the_record() -> None:
+    with pytest.raises(SerializationError, match="schema 77, which is not in mock://none"):
+        Registry("mock://none").by_id(77)
+
+
+def test_a_schema_that_is_not_there_is_not_registered_against_the_will() -> None:
+    with pytest.raises(ConfigurationError, match="not registered under subject 'a-value'"):
+        Registry("mock://closed", register=False).id_of("a-value", ONE)
+
+
+def test_a_registry_that_does_not_answer_is_an_error_that_may_pass_and_tells_no_secret() -> None:
+    registry = Registry("http://me:secret@127.0.0.1:9", options={"max.retries": 0})
+
+    with pytest.raises(
+        SchemasUnavailableError, match=r"127\.0\.0\.1:9 does not answer when asked for schema 7"
+    ) as told:
+        registry.by_id(7)
+    assert "secret" not in str(told.value)
+
+
+def test_an_option_that_the_client_does_not_have_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"(?s)refuses its options.*no\.such"):
+        Registry("http://127.0.0.1:9", options={"no.such": 1})
+
+
+def test_kept_schemas_are_there_while_the_registry_is_away(tmp_path: Path) -> None:
+    registry = InMemory()
+    number = Kept(tmp_path, registry).id_of("a", ONE)
+    assert Kept(tmp_path, registry).by_id(number) == ONE
+
+    kept = Kept(tmp_path, Away())
+
+    assert (kept.by_id(number), kept.id_of("a", ONE)) == (ONE, number)
+    for ask in (lambda: kept.by_id(number + 1), lambda: kept.id_of("b", ONE), lambda: kept.latest("a")):
+        with pytest.raises(SchemasUnavailableError):
+            ask()
+
+
+def test_a_kept_schema_has_its_format_and_its_references(tmp_path: Path) -> None:
+    registry = InMemory()
+    schema = WriterSchema("{}", "JSON", (Reference("x.json", ONE, "x", 3),))
+    number = registry.id_of("a", schema)
+
+    Kept(tmp_path, registry).by_id(number)
+
+    assert json.loads((tmp_path / "ids" / "1.json").read_text())["format"] == 1
+    assert Kept(tmp_path, Away()).by_id(number) == schema
+
+
+def test_another_schema_of_the_same_id_is_a_conflict(tmp_path: Path) -> None:
+    one, other = InMemory(), InMemory()
+    one.id_of("a", ONE)
+    other.id_of("a", TWO)
+    Kept(tmp_path, one).by_id(1)
+
+    with pytest.raises(ConflictError, match="schema 1 is another one in .* than in the schema registry"):
+        Kept(tmp_path, other).check(1, other.by_id(1))
+    Kept(tmp_path, one).check(1, ONE)
+
+
+def test_two_that_ask_different_registries_at_once_are_told(tmp_path: Path) -> None:
+    one, other = InMemory(), InMemory()
+    one.id_of("a", ONE)
+    other.id_of("a", TWO)
+
+    class Meanwhile(InMemory):
+        """Somebody else writes the file while this one is asked."""
+
+        def by_id(self, number: int) -> WriterSchema:
+            Kept(tmp_path, other).by_id(number)
+            return one.by_id(number)
+
+    with pytest.raises(ConflictError):
+        Kept(tmp_path, Meanwhile()).by_id(1)
+
+
+def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ids").mkdir()
+    (tmp_path / "ids" / "1.json").write_text('{"format":2,"schema":{}}')
+
+    with pytest.raises(IncompatibleCheckpointError, match="has format 2; this deltaworks reads format 1"):
+        Kept(tmp_path, Away()).by_id(1)
