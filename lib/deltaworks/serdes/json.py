@@ -95,7 +95,7 @@ def _name(type: Any) -> str:
 def check_holds(type: Any, what: str) -> None:
     """Refuses types that msgspec would only refuse at the first record; `what` is to hold them."""
     try:
-        parts = list(_parts(msgspec.inspect.type_info(type), set()))
+        parts = list(parts_of(msgspec.inspect.type_info(type), set()))
     except (TypeError, NameError) as error:
         raise TypeError(f"{what} cannot hold {_name(type)}: {error}") from error
     for part in parts:
@@ -108,13 +108,13 @@ def check_holds(type: Any, what: str) -> None:
 
 def forget_cache(type: Any) -> None:
     """Removes the cache that msgspec leaves on classes, because cloudpickle cannot ship it with a class by value."""
-    for part in _parts(msgspec.inspect.type_info(type), set()):
+    for part in parts_of(msgspec.inspect.type_info(type), set()):
         cls = getattr(part, "cls", None)
         if cls is not None and "__msgspec_cache__" in vars(cls):
             del cls.__msgspec_cache__
 
 
-def _parts(info: Any, seen: set[int]) -> Iterator[Any]:
+def parts_of(info: Any, seen: set[int]) -> Iterator[Any]:
     """A type and all types inside it, each once."""
     if not isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field) or id(info) in seen:
         return
@@ -123,4 +123,4 @@ def _parts(info: Any, seen: set[int]) -> Iterator[Any]:
     for attribute in ("fields", "types", "item_types", "item_type", "key_type", "value_type", "type"):
         inner = getattr(info, attribute, None)
         for part in inner if isinstance(inner, tuple) else (inner,):
-            yield from _parts(part, seen)
+            yield from parts_of(part, seen)

@@ -8,7 +8,7 @@ import msgspec
 
 from deltaworks.errors import SerializationError
 from deltaworks.serdes.base import NULL, Serde
-from deltaworks.serdes.json import check_holds, forget_cache
+from deltaworks.serdes.json import check_holds, forget_cache, parts_of
 from deltaworks.serdes.primitives import unfit
 from deltaworks.serdes.schemas import changed
 from deltaworks.serdes.type_names import type_name
@@ -34,6 +34,7 @@ class Packed(Generic[T]):
 
     def __init__(self, type: type[T]) -> None:
         check_holds(type, "a store")
+        _check_keys(type)
         self.type = type
         self._encode = msgspec.msgpack.Encoder(order="deterministic").encode
         self._decode = msgspec.msgpack.Decoder(type).decode
@@ -81,6 +82,15 @@ class Packed(Generic[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Packed, (self.type,)
+
+
+def _check_keys(type: Any) -> None:
+    for part in parts_of(msgspec.inspect.type_info(type), set()):
+        if isinstance(part, msgspec.inspect.DictType) and not isinstance(part.key_type, msgspec.inspect.StrType):
+            raise TypeError(
+                f"a store cannot hold {type_name(type)}: equal values would have different bytes, because the keys of a"
+                " dict in it are no texts; give them the type str"
+            )
 
 
 def stored(serde: Serde[T]) -> Serde[T]:

@@ -16,7 +16,7 @@ from uuid import UUID
 import fastavro
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaworks import Avro, DecimalDigits, Json, SerializationError
@@ -113,11 +113,13 @@ EVERYTHING = st.deferred(
 SERDE = Avro(Everything)
 
 
+@settings(max_examples=40, deadline=None)
 @given(EVERYTHING)
 def test_every_value_comes_back(value: Everything) -> None:
     assert SERDE.deserialize(SERDE.serialize(value)) == value
 
 
+@settings(max_examples=40, deadline=None)
 @given(EVERYTHING)
 def test_every_value_comes_back_from_a_store(value: Everything) -> None:
     store = SERDE.stored()
@@ -215,6 +217,7 @@ def test_foreign_bytes_are_a_value_or_an_error_of_data(data: bytes) -> None:
         assert "bytes are not a avro(Everything)" in str(error)
 
 
+@settings(max_examples=40, deadline=None)
 @given(EVERYTHING, st.data())
 def test_bytes_that_are_cut_off_are_refused(value: Everything, data: st.DataObject) -> None:
     whole = SERDE.serialize(value)

@@ -1,4 +1,4 @@
-"""Which versions of an Avro schema can read which others: what we say, what fastavro does, and what becomes of values."""
+"""Which versions of an Avro schema can read which others: what we say, what fastavro does, what becomes of values."""
 
 from __future__ import annotations
 

@@ -88,3 +88,8 @@ def test_the_place_of_a_message_comes_back(path: tuple[int, ...]) -> None:
 def test_a_place_that_is_none_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="path"):
         wire.read_indexes(data, 0)
+
+
+def test_a_dict_whose_entries_have_no_order_is_refused_by_a_store() -> None:
+    with pytest.raises(TypeError, match=r"a store cannot hold list\[dict\[int, str\]\].*give them the type str"):
+        Packed(list[dict[int, str]])

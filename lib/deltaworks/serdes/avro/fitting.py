@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
+from deltaworks.errors import SerializationError
 from deltaworks.serdes import shapes
 from deltaworks.serdes.avro import nodes
 from deltaworks.serdes.avro.changes import meaning
@@ -396,7 +397,7 @@ def _write_record(parts: list[tuple[shapes.Part, nodes.Field, Fit]]) -> Convert:
         for name, convert in converted:
             try:
                 cells[name] = convert(cells[name])
-            except (TypeError, ValueError, KeyError, ArithmeticError) as error:
+            except (TypeError, ValueError, KeyError, ArithmeticError, SerializationError) as error:
                 raise ValueError(f"field '{name}': {reason_of(error)}") from error
         return cells
 

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
+from deltaworks.errors import SerializationError
 from deltaworks.serdes import shapes
 from deltaworks.serdes.conversions import (
     Convert,
@@ -293,7 +294,7 @@ def _getter(part: shapes.Part, found: Any, fit: Fit) -> Convert:
 def _named(name: str, convert: Convert, value: Any) -> Any:
     try:
         return convert(value)
-    except (TypeError, ValueError, ArithmeticError) as error:
+    except (TypeError, ValueError, ArithmeticError, SerializationError) as error:
         raise ValueError(f"field '{name}': {error}") from error
 
 

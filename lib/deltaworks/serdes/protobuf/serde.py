@@ -214,7 +214,7 @@ class Protobuf(Generic[T]):
             before = described(found.descriptor)
         except (ValueError, TypeError) as error:
             raise SerializationError(
-                f"a record names a message of schema {number} that cannot be read: {error}"
+                f"a record names a message of schema {number} that is not there: {error}"
             ) from error
         if found.message != self._descriptors.message:
             raise SerializationError(f"a record is a {found.message} and not a {self._descriptors.message}")
