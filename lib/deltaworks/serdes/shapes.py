@@ -93,7 +93,7 @@ class Part:
     written: str
     """In bytes and schemas."""
     shape: Shape
-    default: Callable[[], Any] | None = None
+    default: Callable[[], Any] | None = field(default=None, compare=False)
     """None: it is required."""
     doc: str | None = None
 

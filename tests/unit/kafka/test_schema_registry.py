@@ -112,7 +112,7 @@ def test_another_schema_of_the_same_id_is_a_conflict(tmp_path: Path) -> None:
     other.id_of("a", TWO)
     Kept(tmp_path, one).by_id(1)
 
-    with pytest.raises(ConflictError, match="schema 1 is another one in .* than in the schema registry"):
+    with pytest.raises(ConflictError, match=r"schema 1 is another one in .* than in the schema registry"):
         Kept(tmp_path, other).check(1, other.by_id(1))
     Kept(tmp_path, one).check(1, ONE)
 

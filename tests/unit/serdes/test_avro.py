@@ -82,7 +82,7 @@ FLOATS = st.floats(allow_nan=False)
 CENTS = st.decimals("-9999999999.99", "9999999999.99", places=2)
 INSTANTS = st.datetimes(timezones=st.just(UTC))
 LINES = st.builds(Line, st.text(), INT64)
-EVERYTHING = st.deferred(
+EVERYTHING: st.SearchStrategy[Everything] = st.deferred(
     lambda: st.builds(
         Everything,
         text=st.text(),

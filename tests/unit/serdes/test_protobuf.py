@@ -135,7 +135,7 @@ NUMBERS = st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 LINES = st.builds(Line, TEXTS, INT32)
 EITHER = st.sampled_from([(None, None), ("", None), ("x", None), (None, Note("n"))])
-EVERYTHING = st.deferred(
+EVERYTHING: st.SearchStrategy[Everything] = st.deferred(
     lambda: st.builds(
         lambda either, **fields: Everything(name=either[0], remark=either[1], **fields),
         EITHER,

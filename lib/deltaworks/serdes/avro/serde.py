@@ -13,6 +13,7 @@ from deltaworks.serdes.avro.changes import incompatibilities
 from deltaworks.serdes.avro.fitting import fitted
 from deltaworks.serdes.avro.from_type import schema_from
 from deltaworks.serdes.base import NULL, Serde
+from deltaworks.serdes.made_types import made_of
 from deltaworks.serdes.packed import Packed
 from deltaworks.serdes.primitives import unfit, unreadable
 from deltaworks.serdes.schemas import Binding, Schemas, SubjectStrategy, WriterSchema
@@ -89,6 +90,26 @@ class Avro(Generic[T]):
         self._text = json.dumps(nodes.to_json(self._node), separators=(",", ":"))
         self._binding = Binding()
         self._forget()
+
+    @classmethod
+    def generic(cls, schema: nodes.Source, **options: Any) -> Avro[Any]:
+        """A serde without a type of one's own: a Struct is made of the schema, with its names and defaults.
+
+        Args:
+            schema: as above.
+            options: the other arguments of `Avro`.
+
+        Raises:
+            TypeError: a record contains itself.
+
+        >>> schema = {"type": "record", "name": "Line", "fields": [{"name": "item", "type": "string"}]}
+        >>> Avro.generic(schema).deserialize(bytes.fromhex("0278"))
+        Line(item='x')
+        """
+        references = options.pop("references", None) or {}
+        known = {name: json.dumps(nodes.loaded(each)) for name, each in references.items()}
+        text = json.dumps(nodes.to_json(nodes.parsed(schema, known)), separators=(",", ":"))
+        return Avro(made_of("AVRO", text), text, **options)
 
     @classmethod
     def _made(cls, type: type[T], text: str, registry: bool, subject: SubjectStrategy, otherwise: Any) -> Avro[T]:

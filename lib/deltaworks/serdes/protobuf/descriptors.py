@@ -53,6 +53,12 @@ class Descriptors:
             found = found.containing_type
         return tuple(path)
 
+    def as_set(self) -> bytes:
+        """The files as one set of descriptors."""
+        from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+        return FileDescriptorSet(file=map(_file_proto, self.files)).SerializeToString()
+
     @cached_property
     def writer_schema(self) -> WriterSchema:
         """The file of the message as a registry has it, with those that it imports."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from deltaworks.errors import SerializationError
 from deltaworks.serdes import schemas, wire
 from deltaworks.serdes.base import NULL, Serde
+from deltaworks.serdes.made_types import made_of
 from deltaworks.serdes.packed import Packed
 from deltaworks.serdes.primitives import unfit, unreadable
 from deltaworks.serdes.protobuf.described import described, incompatibilities
@@ -20,7 +22,7 @@ from deltaworks.serdes.type_names import type_name
 
 T = TypeVar("T")
 
-_BROKEN = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, SerializationError)
+_BROKEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, SerializationError)
 
 
 class Protobuf(Generic[T]):
@@ -76,13 +78,39 @@ class Protobuf(Generic[T]):
         found = of_class(type) if schema is None else descriptors(schema, message, include=include, imports=imports)
         self._set(type, found, registry, subject, otherwise)
 
+    @classmethod
+    def generic(
+        cls,
+        schema: Source,
+        message: str | None = None,
+        *,
+        include: Sequence[Path] = (),
+        imports: Mapping[str, Source] | None = None,
+        **options: Any,
+    ) -> Protobuf[Any]:
+        """A serde without a type of one's own: a Struct is made of the message.
+
+        Args:
+            schema: as above, like the other arguments.
+            message: the message.
+            include: folders.
+            imports: texts.
+            options: the other arguments of `Protobuf`.
+
+        Raises:
+            TypeError: a message contains itself, or Python has no type for a field.
+        """
+        found = descriptors(schema, message, include=include, imports=imports)
+        kind = made_of("PROTOBUF", base64.b64encode(found.as_set()).decode(), found.message)
+        return Protobuf(kind, found.as_set(), found.message, **options)
+
     def _set(self, type: Any, found: Descriptors, registry: bool, subject: SubjectStrategy, otherwise: Any) -> None:
         if otherwise is not None and not registry:
             raise TypeError("otherwise= reads what does not begin with an id, so it needs registry=True")
         self.type = type
         self.registry = registry
         self.subject = subject
-        self.otherwise = otherwise
+        self.otherwise: Serde[T] | None = otherwise
         self._descriptors = found
         self._binding = Binding()
         self._header: bytes | None = None
@@ -90,6 +118,9 @@ class Protobuf(Generic[T]):
         self._convert()
 
     def _convert(self) -> None:
+        from google.protobuf.message import DecodeError, EncodeError
+
+        self._broken: tuple[type[Exception], ...] = (*_BROKEN, DecodeError, EncodeError)
         if self.is_generated:
             self._message: Any = self.type
             self._read: Callable[[Any], Any] | None = None
@@ -148,11 +179,7 @@ class Protobuf(Generic[T]):
         try:
             message: Any = value if self._write is None else self._write(value)
             body: bytes = message.SerializeToString(deterministic=True)
-        except (*_BROKEN, AttributeError) as error:
-            raise unfit(value, self.name, error) from error
-        except Exception as error:
-            if type(error).__name__ != "EncodeError":
-                raise
+        except self._broken as error:
             raise unfit(value, self.name, error) from error
         if not self.registry:
             return body
@@ -184,15 +211,9 @@ class Protobuf(Generic[T]):
             message = self._message.FromString(data[at:] if at else data)
             if not message.IsInitialized():
                 raise ValueError(f"{', '.join(message.FindInitializationErrors())} is not set, which is required")
-            found: Any = message if self._read is None else self._read(message)
-        except _BROKEN as error:
+            return cast("T", message if self._read is None else self._read(message))
+        except self._broken as error:
             raise unreadable(data, self.name, error) from error
-        except Exception as error:
-            if type(error).__name__ != "DecodeError":
-                raise
-            raise unreadable(data, self.name, error) from error
-        value: T = found
-        return value
 
     def _body(self, data: bytes, number: int) -> int:
         """Where the message begins, once it is known that it can be read."""
