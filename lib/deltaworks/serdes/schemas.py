@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from deltaworks.errors import SerializationError
+from deltaworks.errors import ConfigurationError, SerializationError
 from deltaworks.serdes.base import Serde
 
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
@@ -43,6 +43,14 @@ class WriterSchema:
     """JSON of Avro and JSON Schema; of Protobuf a `.proto` file, or its `FileDescriptorProto` in base64."""
     kind: Kind
     references: tuple[Reference, ...] = ()
+
+    @property
+    def referred(self) -> dict[str, str]:
+        """Name -> text of all schemas that it refers to, each behind those that it refers to itself."""
+        found: dict[str, str] = {}
+        for each in self.references:
+            found |= {**each.schema.referred, each.name: each.schema.text}
+        return found
 
     @property
     def fingerprint(self) -> str:
@@ -131,6 +139,25 @@ class InMemory:
         return sorted(self._subjects)
 
 
+class NoRegistry:
+    """`Schemas` of a project that has not said where its registry is: whatever is asked is an error that says so.
+
+    A host binds serdes to it rather than not at all, because ids of a registry in memory mean nothing to others.
+    """
+
+    def by_id(self, number: int) -> WriterSchema:
+        """Raises `ConfigurationError`."""
+        raise _not_configured(f"a record names schema {number}")
+
+    def id_of(self, subject: str, schema: WriterSchema) -> int:
+        """Raises `ConfigurationError`."""
+        raise _not_configured(f"a schema is to be registered under '{subject}'")
+
+    def latest(self, subject: str) -> Registered | None:
+        """Raises `ConfigurationError`."""
+        raise _not_configured(f"subject '{subject}' is asked for")
+
+
 OF_THIS_PROCESS = InMemory()
 """The registry of serdes that nobody has bound."""
 
@@ -201,6 +228,10 @@ def unknown(number: int, where: str) -> SerializationError:
         f"a record names schema {number}, which is not in {where}",
         hint="the record was written with another registry, or it is not in this format",
     )
+
+
+def _not_configured(what: str) -> ConfigurationError:
+    return ConfigurationError(f"{what}, and there is no schema registry.", hint="say where it is in the settings")
 
 
 def _plain(text: str) -> str:

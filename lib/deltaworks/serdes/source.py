@@ -12,6 +12,8 @@ from typing import Any
 from deltaworks.serdes.avro import nodes as avro
 from deltaworks.serdes.avro.to_shape import shape_from as shape_of_avro
 from deltaworks.serdes.made_types import python_name
+from deltaworks.serdes.protobuf.descriptors import by_name, descriptors
+from deltaworks.serdes.protobuf.to_shape import shape_from as shape_of_message
 from deltaworks.serdes.schemas import Kind, WriterSchema
 from deltaworks.serdes.shapes import Again, Basic, Choice, Entries, Many, Number, OneOf, Part, Record, Shape
 
@@ -69,27 +71,22 @@ def generate(schema: WriterSchema | avro.Source, *, kind: Kind = "AVRO", message
     """
     if isinstance(schema, Path) and schema.suffix == ".proto":
         kind = "PROTOBUF"
-    if isinstance(schema, WriterSchema):
-        references = {each.name: each.schema.text for each in schema.references}
-        shape = _shape(schema.text, schema.kind, message, references)
-    else:
-        shape = _shape(schema, kind, message, {})
+    shape = _shape(schema, schema.kind if isinstance(schema, WriterSchema) else kind, message)
     if isinstance(shape, Record):
         return _Module(shape).text()
     raise ValueError("the schema has no record at its top, so its type needs no class")
 
 
-def _shape(schema: Any, kind: Kind, message: str | None, references: dict[str, str]) -> Shape:
+def _shape(schema: Any, kind: Kind, message: str | None) -> Shape:
     match kind:
         case "AVRO":
-            return shape_of_avro(avro.parsed(schema, references))
+            if isinstance(schema, WriterSchema):
+                return shape_of_avro(avro.parsed(schema.text, schema.referred))
+            return shape_of_avro(avro.parsed(schema))
         case "PROTOBUF":
-            from deltaworks.serdes.protobuf.descriptors import descriptors, of_writer
-            from deltaworks.serdes.protobuf.to_shape import shape_from
-
-            if isinstance(schema, str) and not schema.lstrip().startswith(("syntax", "message", "//", "/*", "edition")):
-                return shape_from(of_writer(WriterSchema(schema, "PROTOBUF"), (0,)).descriptor)
-            return shape_from(descriptors(schema, message, imports=dict(references)).descriptor)
+            if isinstance(schema, WriterSchema):
+                return shape_of_message(by_name(schema, message).descriptor)
+            return shape_of_message(descriptors(schema, message).descriptor)
         case "JSON":
             raise TypeError("types are generated of Avro and Protobuf")
 

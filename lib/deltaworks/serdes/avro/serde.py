@@ -202,7 +202,7 @@ class Avro(Generic[T]):
         writer = self._binding.schemas.by_id(number)
         if writer.kind != "AVRO":
             raise SerializationError(f"a record names schema {number}, which is {writer.kind} and not Avro")
-        node = nodes.parsed(writer.text, {each.name: each.schema.text for each in writer.references})
+        node = nodes.parsed(writer.text, writer.referred)
         if reasons := incompatibilities(node, self._fitted.fit.reader):
             raise SerializationError(
                 f"a record was written with schema {number}, which {self.name} cannot read: {'; '.join(reasons)}",

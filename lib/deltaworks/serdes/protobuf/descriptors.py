@@ -85,12 +85,7 @@ def descriptors(
         files = _of_set(schema if isinstance(schema, bytes) else schema.read_bytes())
     else:
         files = _compiled(schema, include, imports or {})
-    found = messages(files[-1:])
-    if message is None:
-        if len(found) != 1:
-            raise ValueError(f"message= says which one is meant of {', '.join(found) or 'none'}")
-        message = found[0]
-    made = Descriptors(files, message)
+    made = Descriptors(files, _message_of(files, message))
     assert made.descriptor is not None
     return made
 
@@ -108,8 +103,7 @@ def of_writer(schema: WriterSchema, path: Sequence[int]) -> Descriptors:
     """
     from google.protobuf.descriptor_pb2 import DescriptorProto
 
-    known: dict[str, bytes] = {}
-    files = (*_referenced(schema, known), _of_text("its.proto", schema))
+    files = _of_registry(schema)
     proto, found = _file_proto(files[-1]), DescriptorProto()
     among, name = proto.message_type, proto.package
     for step in path:
@@ -120,10 +114,32 @@ def of_writer(schema: WriterSchema, path: Sequence[int]) -> Descriptors:
     return Descriptors(tuple(_complete(files)), name)
 
 
+def by_name(schema: WriterSchema, message: str | None = None) -> Descriptors:
+    """A message of a schema of the registry; None: the only one at its top.
+
+    Raises:
+        ValueError: there is no such message, or it is not clear which one is meant.
+    """
+    files = _of_registry(schema)
+    return Descriptors(tuple(_complete(files)), _message_of(files, message))
+
+
 def messages(files: Sequence[bytes]) -> list[str]:
     """The full names of all messages at the top of files."""
     protos = [_file_proto(each) for each in files]
     return [f"{each.package}.{m.name}" if each.package else m.name for each in protos for m in each.message_type]
+
+
+def _of_registry(schema: WriterSchema) -> tuple[bytes, ...]:
+    """The files of a schema of the registry, without those that every client has."""
+    return (*_referenced(schema, {}), _of_text("its.proto", schema))
+
+
+def _message_of(files: Sequence[bytes], message: str | None) -> str:
+    found = messages(files[-1:])
+    if message is None and len(found) != 1:
+        raise ValueError(f"message= says which one is meant of {', '.join(found) or 'none'}")
+    return found[0] if message is None else message
 
 
 def _referenced(schema: WriterSchema, known: dict[str, bytes]) -> list[bytes]:
@@ -142,7 +158,7 @@ def _of_text(name: str, schema: WriterSchema) -> bytes:
     try:
         proto = _file_proto(base64.b64decode(schema.text, validate=True))
     except (binascii.Error, ValueError, DecodeError):
-        imports: dict[str, Source] = {each.name: each.schema.text for each in schema.references}
+        imports: dict[str, Source] = dict(schema.referred)
         proto = _file_proto(_compiled(schema.text, (), imports)[-1])
     proto.name = name
     data: bytes = proto.SerializeToString()
