@@ -296,9 +296,12 @@ def test_instants_are_read_in_utc() -> None:
 
 
 def test_equal_values_have_equal_bytes() -> None:
-    serde = Avro(dict[str, frozenset[str]])
+    texts = [f"text-{number}" for number in range(50)]
+    tags, prices, lists = Avro(frozenset[str]), Avro(dict[str, str]), Avro(dict[str, frozenset[str]])
 
-    assert serde.serialize({"b": frozenset("xy"), "a": frozenset()}) == serde.serialize(
+    assert tags.serialize(frozenset(texts)) == Avro(list[str]).serialize(sorted(texts))
+    assert prices.serialize({"b": "1", "a": "2"}) == prices.serialize({"a": "2", "b": "1"})
+    assert lists.serialize({"b": frozenset("xy"), "a": frozenset()}) == lists.serialize(
         {"a": frozenset(), "b": frozenset("yx")}
     )
 

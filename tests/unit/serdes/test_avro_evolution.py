@@ -98,6 +98,11 @@ DEFAULT = {"default": 0}
             ],
         ),
         (
+            record(("in", ["null", record(("x", "int"), name="I")])),
+            record(("in", ["null", record(("x", "string"), name="I")])),
+            ["field 'x' of field 'in' is written as int, and read as string"],
+        ),
+        (
             record(("next", ["null", "R"]), ("x", "int")),
             record(("next", ["null", "R"]), ("x", "string")),
             ["field 'x' is written as int, and read as string"],
@@ -110,10 +115,7 @@ DEFAULT = {"default": 0}
     ],
 )
 def test_what_cannot_be_read_is_said_by_field(writer: Any, reader: Any, reasons: list[str]) -> None:
-    found = incompatibilities(parsed(writer), parsed(reader))
-
-    assert [each for each in found if each in reasons or not reasons] == reasons
-    assert bool(found) == bool(reasons)
+    assert incompatibilities(parsed(writer), parsed(reader)) == reasons
 
 
 SAMPLES: dict[str, Any] = {"int": 1, "long": 2**40, "float": 1.5, "double": 1e300, "string": "x", "bytes": b"x"}

@@ -361,7 +361,8 @@ def test_a_message_that_is_not_set_is_named_unless_it_may_be_missing() -> None:
 
 
 def test_equal_values_have_equal_bytes() -> None:
-    one, other = everything(by_id={1: "a", 2: "b"}), everything(by_id={2: "b", 1: "a"})
+    lines = {f"text-{number}": Line("x", number) for number in range(50)}
+    one, other = everything(by_name=lines), everything(by_name=dict(reversed(lines.items())))
 
     assert SERDE.serialize(one) == SERDE.serialize(other)
 
