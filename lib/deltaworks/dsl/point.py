@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 from deltaworks.dsl.graph import Graph
 from deltaworks.dsl.likely import likely_result
 from deltaworks.serdes import Serde, serde_for
+from deltaworks.serdes.base import is_serde
 from deltaworks.serdes.inference import Untold, contradicts, is_open, is_windowed, spelled
 from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.nodes.base import Origin
@@ -109,11 +110,6 @@ class Point:
                 known.remedy(),
             )
         return known
-
-
-def is_serde(given: Any) -> TypeGuard[Serde[Any]]:
-    """Whether a user gave a serde (or the class of one) and not a type."""
-    return hasattr(given, "serialize") and hasattr(given, "deserialize")
 
 
 def settle(

@@ -9,8 +9,9 @@ from typing import Any, TypedDict, TypeVar, Unpack, get_args
 
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.mistakes import Answering, named
-from deltaworks.dsl.point import Typed, is_serde
+from deltaworks.dsl.point import Typed
 from deltaworks.serdes import Bytes, Serde, SessionWindowed, Windowed, serde_for
+from deltaworks.serdes.base import is_serde
 from deltaworks.serdes.inference import is_windowed, spelled
 from deltaworks.serdes.windowed import FixedSize
 from deltaworks.topology.durations import milliseconds

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Never, Protocol, TypeVar, cast
+from typing import Any, Never, Protocol, TypeGuard, TypeVar, cast
 
 T = TypeVar("T")
 
 NULL: Never = cast("Never", None)
 """What our serdes make of None, as Kafka's do. It has every type: who gives no None gets none."""
+
+
+def is_serde(given: Any) -> TypeGuard[Serde[Any]]:
+    """Whether a user gave a serde (or the class of one) and not a type."""
+    return hasattr(given, "serialize") and hasattr(given, "deserialize")
 
 
 class Serde(Protocol[T]):

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from deltaworks.serdes.avro.nodes import parsed, words
-from deltaworks.serdes.base import Serde
+from deltaworks.serdes.base import Serde, is_serde
 from deltaworks.serdes.json import Json
 from deltaworks.serdes.protobuf import described as protobuf
 
@@ -62,7 +62,7 @@ def _inner_serdes(serde: Any) -> list[Serde[Any]]:
     if not is_dataclass(serde):
         return []
     values = [getattr(serde, field.name) for field in fields(serde)]
-    return [value for value in values if hasattr(value, "serialize") and hasattr(value, "deserialize")]
+    return [value for value in values if is_serde(value)]
 
 
 def _serde_changes(old: Schema, new: Schema) -> Iterator[str]:

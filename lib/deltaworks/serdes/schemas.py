@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from deltaworks.errors import ConfigurationError, SerializationError
-from deltaworks.serdes.base import Serde
+from deltaworks.serdes.base import Serde, is_serde
 
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 SubjectStrategy = Literal["topic", "record", "topic-record"]
@@ -215,11 +215,6 @@ def changed(serde: Serde[T], change: Callable[[Any], Any]) -> Serde[T]:
             found = replace(found, **new)
     made: Serde[T] = change(found)
     return made
-
-
-def is_serde(value: Any) -> bool:
-    """Whether it can read and write."""
-    return hasattr(value, "serialize") and hasattr(value, "deserialize")
 
 
 def unknown(number: int, where: str) -> SerializationError:

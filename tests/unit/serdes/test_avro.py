@@ -400,7 +400,7 @@ def test_a_schema_may_be_a_file_or_a_text_and_refer_to_others(tmp_path: Path) ->
 
     serde = Avro(lines_type, tmp_path / "lines.avsc", references={"Line": tmp_path / "line.avsc"})
 
-    assert serde == Avro(lines_type, serde.schema)
+    assert serde == Avro(lines_type, lines, references={"Line": (tmp_path / "line.avsc").read_text()})
     assert serde.serialize(lines_type([Line("x")])).hex() == "0202780200"
 
 
@@ -449,3 +449,19 @@ def test_the_serde_travels_without_its_registry() -> None:
     assert pickle.loads(pickle.dumps(bound_serde)) == serde == bound_serde
     assert serde != Avro(Everything)
     assert serde.name == "avro(Everything)"
+
+
+def test_a_registry_gets_a_schema_as_it_was_given() -> None:
+    line = {"type": "record", "name": "shop.Line", "connect.version": 2, "fields": [{"name": "item", "type": "string"}]}
+    text = '{"type": "record", "name": "shop.Order", "owner": "us", "fields": [{"type": "Line", "name": "line"}]}'
+    kind = msgspec.defstruct("Order", [("line", msgspec.defstruct("Line", [("item", str)]))])
+    serde = Avro(kind, text, references={"shop.Unused": '"int"', "shop.Line": line}, registry=True)
+
+    registered = serde.writer_schema
+
+    assert json.loads(registered.text) == json.loads(text)
+    assert [(each.name, json.loads(each.schema.text)) for each in registered.references] == [("shop.Line", line)]
+    again: Any = pickle.loads(
+        pickle.dumps(bound(Avro.generic(text, references={"shop.Line": line}), InMemory(), "t", is_key=False))
+    )
+    assert again.deserialize(again.serialize(again.deserialize(b"\x02x"))).line.item == "x"

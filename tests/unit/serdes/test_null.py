@@ -32,7 +32,7 @@ from deltaworks import (
     Void,
     Windowed,
 )
-from deltaworks.dsl.point import is_serde
+from deltaworks.serdes.base import is_serde
 
 
 class Point(NamedTuple):

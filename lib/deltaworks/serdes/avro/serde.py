@@ -16,7 +16,7 @@ from deltaworks.serdes.base import NULL, Serde
 from deltaworks.serdes.made_types import made_of
 from deltaworks.serdes.packed import Packed
 from deltaworks.serdes.primitives import unfit, unreadable
-from deltaworks.serdes.schemas import Binding, Schemas, SubjectStrategy, WriterSchema
+from deltaworks.serdes.schemas import Binding, Reference, Schemas, SubjectStrategy, WriterSchema
 from deltaworks.serdes.shapes import shape_of
 from deltaworks.serdes.type_names import type_name
 
@@ -76,8 +76,8 @@ class Avro(Generic[T]):
         otherwise: Serde[T] | None = None,
     ) -> None:
         shape = shape_of(type)
-        known = {name: json.dumps(nodes.loaded(each)) for name, each in (references or {}).items()}
-        self._node = schema_from(shape, namespace) if schema is None else nodes.parsed(schema, known)
+        self._references = {name: _compact(nodes.loaded(each)) for name, each in (references or {}).items()}
+        self._node = schema_from(shape, namespace) if schema is None else nodes.parsed(schema, self._references)
         self._fitted = fitted(self._node, shape)
         if self._fitted.problems:
             raise TypeError(f"{type_name(type)} does not fit its Avro schema: {'; '.join(self._fitted.problems)}")
@@ -87,7 +87,8 @@ class Avro(Generic[T]):
         self.registry = registry
         self.subject = subject
         self.otherwise = otherwise
-        self._text = json.dumps(nodes.to_json(self._node), separators=(",", ":"))
+        # As it was given, with what means nothing to us: a registry knows it by that.
+        self._text = _compact(nodes.to_json(self._node) if schema is None else nodes.loaded(schema))
         self._binding = Binding()
         self._forget()
 
@@ -106,14 +107,14 @@ class Avro(Generic[T]):
         >>> Avro.generic(schema).deserialize(bytes.fromhex("0278"))
         Line(item='x')
         """
-        references = options.pop("references", None) or {}
-        known = {name: json.dumps(nodes.loaded(each)) for name, each in references.items()}
-        text = json.dumps(nodes.to_json(nodes.parsed(schema, known)), separators=(",", ":"))
-        return Avro(made_of("AVRO", text), text, **options)
+        known = {name: _compact(nodes.loaded(each)) for name, each in (options.get("references") or {}).items()}
+        whole = _compact(nodes.to_json(nodes.parsed(schema, known)))
+        return Avro(made_of("AVRO", whole), schema, **options)
 
     @classmethod
-    def _made(cls, type: type[T], text: str, registry: bool, subject: SubjectStrategy, otherwise: Any) -> Avro[T]:
-        return cls(type, text, registry=registry, subject=subject, otherwise=otherwise)
+    def _made(cls, type: type[T], text: str, references: Mapping[str, str], *rest: Any) -> Avro[T]:
+        registry, subject, otherwise = rest
+        return cls(type, text, references=references, registry=registry, subject=subject, otherwise=otherwise)
 
     def _forget(self) -> None:
         self._write: Callable[[Any], bytes] | None = None
@@ -133,8 +134,11 @@ class Avro(Generic[T]):
 
     @property
     def writer_schema(self) -> WriterSchema:
-        """The schema as a registry has it; types that it refers to are written into it."""
-        return WriterSchema(self._text, "AVRO")
+        """The schema as a registry has it."""
+        known: list[Reference] = []
+        for name, text in self._references.items():
+            known.append(Reference(name, WriterSchema(text, "AVRO", _mentioned(known, text))))
+        return WriterSchema(self._text, "AVRO", _mentioned(known, self._text))
 
     @property
     def meaning(self) -> dict[str, Any]:
@@ -143,7 +147,7 @@ class Avro(Generic[T]):
 
     def bind(self, schemas: Schemas, topic: str, is_key: bool) -> Avro[T]:
         """The same serde with a registry; `serdes.schemas.bound` calls it."""
-        new = self.__class__._made(self.type, self._text, self.registry, self.subject, self.otherwise)
+        new = self.__class__._made(*self._identity())
         new._binding = Binding(schemas, topic, is_key)
         if new.otherwise is not None:
             new.otherwise = _bound(new.otherwise, schemas, topic, is_key)
@@ -217,13 +221,22 @@ class Avro(Generic[T]):
         return hash((Avro, self._text))
 
     def _identity(self) -> tuple[Any, ...]:
-        return self.type, self._text, self.registry, self.subject, self.otherwise
+        return self.type, self._text, self._references, self.registry, self.subject, self.otherwise
 
     def __repr__(self) -> str:
         return f"Avro({type_name(self.type)}{', registry=True' if self.registry else ''})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self.__class__._made, (self.type, self._text, self.registry, self.subject, self.otherwise)
+        return self.__class__._made, self._identity()
+
+
+def _compact(schema: Any) -> str:
+    return json.dumps(schema, separators=(",", ":"))
+
+
+def _mentioned(known: list[Reference], text: str) -> tuple[Reference, ...]:
+    """Those that a schema refers to, by full name or inside their namespace."""
+    return tuple(each for each in known if f'"{each.name}"' in text or f'"{nodes.short(each.name)}"' in text)
 
 
 def _record_name(node: nodes.Node) -> str:
