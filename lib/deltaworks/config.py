@@ -19,6 +19,11 @@ control_url = { file = "/run/secrets/registry" }
 endpoint = "https://s3.example.com"
 secret_key = { file = "/run/secrets/s3" }
 
+[schema_registry]                            # where Avro, Protobuf and JSON Schema have their schemas
+url = "https://registry.example.com"
+username = "streams"
+password = { env = "REGISTRY_PASSWORD" }
+
 [pipelines.payments.kafka]                   # for the clients of one pipeline; likewise [pipelines.payments.spark]
 "compression.type" = "zstd"
 ```
@@ -100,13 +105,15 @@ _PEM = {
 """Settings of Kafka's clients that name a file, and those that hold what is in it."""
 _ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 _COMMAND_S = 30
-Kind: TypeAlias = Literal["kafka", "spark", "retention", "s3"]
+Kind: TypeAlias = Literal["kafka", "spark", "retention", "s3", "schema_registry"]
 _OF_PIPELINES: tuple[Kind, ...] = ("kafka", "spark", "retention")
 """Tables of settings that pipelines may have of their own; `kafka` and `spark` go to a library as they are."""
-_KINDS: tuple[Kind, ...] = (*_OF_PIPELINES, "s3")
+_KINDS: tuple[Kind, ...] = (*_OF_PIPELINES, "s3", "schema_registry")
 """All tables of settings."""
 _S3 = ("endpoint", "region", "access_key", "secret_key", "path_style", "ca_file")
 _S3_SECRETS = frozenset({"access_key", "secret_key"})
+_REGISTRY = ("url", "username", "password", "register", "ca_file", "certificate_file", "key_file")
+_REGISTRY_SECRETS = frozenset({"username", "password"})
 _RETENTION = ("versions", "hours", "days")
 _TABLES = frozenset({*_KINDS, "pipelines"})
 """Keys of a layer of the file that are tables."""
@@ -526,6 +533,10 @@ def _setting(kind: Kind, name: str, value: object, origin: str, folder: Path) ->
             _require_for_s3(name, value, origin)
             if name == "ca_file":
                 return str(folder / Path(str(value)).expanduser())
+        case "schema_registry":
+            _require_for_registry(name, value, origin)
+            if name.endswith("_file"):
+                return str(folder / Path(str(value)).expanduser())
     if isinstance(value, dict):
         return _reference(value, origin, folder)
     if isinstance(value, bool):
@@ -550,6 +561,18 @@ def _require_for_s3(name: str, value: object, origin: str) -> None:
     if name == "endpoint" and not str(value).startswith(("http://", "https://")):
         raise ConfigurationError(f"{origin} is {value!r}; expected http:// or https:// and a host.")
     if isinstance(value, dict) and name not in _S3_SECRETS:
+        raise ConfigurationError(f"{origin} is a reference, but it is no secret.", hint="write the value")
+
+
+def _require_for_registry(name: str, value: object, origin: str) -> None:
+    if name not in _REGISTRY:
+        hint = f"settings of [schema_registry]: {', '.join(_REGISTRY)}"
+        raise ConfigurationError(f"{origin} is no setting.", hint=hint)
+    if name == "register" and not isinstance(value, bool):
+        raise ConfigurationError(f"{origin} is {value!r}; it is true or false.")
+    if name == "url" and not str(value).startswith(("http://", "https://", "mock://")):
+        raise ConfigurationError(f"{origin} is {value!r}; expected http:// or https:// and a host.")
+    if isinstance(value, dict) and name not in _REGISTRY_SECRETS:
         raise ConfigurationError(f"{origin} is a reference, but it is no secret.", hint="write the value")
 
 

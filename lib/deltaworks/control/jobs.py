@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from deltaworks.errors import ConfigurationError, DeltaworksError
+from deltaworks.kafka.schemas_of_settings import FOLDER, SchemasOfSettings
 from deltaworks.names import MODULE
 from deltaworks.settings import Settings
 
@@ -55,7 +57,12 @@ def load(settings: Settings, name: str) -> Pipeline:
             f"{module.__file__} defines a pipeline named {pipeline.name!r}; its name must be that of the file.",
             hint=f'Pipeline(name="{name}", ...), or rename the file',
         )
-    return pipeline
+    return replace(pipeline, schemas=schemas_of(settings, name))
+
+
+def schemas_of(settings: Settings, name: str) -> SchemasOfSettings:
+    """The schemas of a pipeline's records."""
+    return SchemasOfSettings(settings.values.table("schema_registry"), settings.lasting_pipeline(name) / FOLDER)
 
 
 def imported(settings: Settings, name: str) -> ModuleType:

@@ -26,6 +26,7 @@ from deltaworks.topology.nodes import ProcessorNode, Source, TableSource
 from deltaworks.topology.nodes.sources import OnNull
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.processors import Processor
+from deltaworks.topology.registered import with_stored_values
 from deltaworks.topology.split import split, split_off_global
 from deltaworks.topology.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 
@@ -284,7 +285,8 @@ class StreamsBuilder(Handle):
         nodes, stores = keep_null_keys(nodes), [spec for spec, _ in graph.stores]
         if graph.config.optimize:
             nodes, stores = with_one_store(nodes, stores)
-        return Plan(name=graph.name, stages=split(nodes, stores), global_stages=split_off_global(nodes, stores))
+        stages, global_stages = split(nodes, stores), split_off_global(nodes, stores)
+        return with_stored_values(Plan(name=graph.name, stages=stages, global_stages=global_stages))
 
     def _source(
         self,

@@ -23,6 +23,7 @@ from deltaworks.dsl.reprocess import problems as problems_of_reprocessing
 from deltaworks.dsl.topology import Topology
 from deltaworks.errors import Problem, TopologyError
 from deltaworks.names import OWN_TABLE, PIPELINE, TOPIC
+from deltaworks.serdes.schemas import Schemas
 from deltaworks.topology.alerts import USUAL, Alerts
 from deltaworks.topology.archives import Archives
 from deltaworks.topology.checks import table_names
@@ -30,6 +31,7 @@ from deltaworks.topology.error_handlers import ErrorPolicy, Handling
 from deltaworks.topology.nodes import AnyNode, Source
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.records import Coordinates
+from deltaworks.topology.registered import bound_plan
 from deltaworks.topology.secrets import has_path
 from deltaworks.topology.timestamps import Timestamps, problem_of
 
@@ -177,6 +179,9 @@ class Pipeline:
     """How long a task that reads several partitions waits for those that have no record at hand, so that a join sees
     the records of both sides in time order; None: it does not wait."""
 
+    schemas: Schemas | None = None
+    """Where the schemas of its records are; every host says so. None, as in a test: in the memory of the process."""
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """A run of the stream: `on_start` before it, `on_stop` after it; for hosts.
@@ -207,7 +212,7 @@ class Pipeline:
         rest = [
             f"{each.name}={getattr(self, each.name)!r}"
             for each in fields(self)
-            if each.name not in ("name", "topology") and getattr(self, each.name) != each.default
+            if each.name not in ("name", "topology", "schemas") and getattr(self, each.name) != each.default
         ]
         return "; ".join([f"Pipeline '{self.name}', built by {name}{where}", *rest])
 
@@ -250,7 +255,7 @@ class Pipeline:
         else:
             problems += self._check(plan)
             if not problems:
-                return plan
+                return plan if self.schemas is None else bound_plan(plan, self.schemas)
         raise TopologyError(self.name, problems) from cause
 
     def _build(self) -> Plan:

@@ -25,6 +25,7 @@ from deltaworks.topology.nodes import (
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.processors import FixedKeyProcessor, Processor
+from deltaworks.topology.registered import with_stored_values
 from deltaworks.topology.routing import StreamPartitioner, TopicNameExtractor
 from deltaworks.topology.split import split, split_off_global
 from deltaworks.topology.timestamps import FailOnInvalidTimestamp, TimestampExtractor
@@ -299,7 +300,8 @@ class Topology(Handle):
         if problems:
             raise TopologyError(graph.name, list(dict.fromkeys(problems)))
         stores = [spec for spec, _ in graph.stores]
-        return Plan(name=graph.name, stages=split(nodes, stores), global_stages=split_off_global(nodes, stores))
+        stages, global_stages = split(nodes, stores), split_off_global(nodes, stores)
+        return with_stored_values(Plan(name=graph.name, stages=stages, global_stages=global_stages))
 
     def _add(self, node: AnyNode) -> None:
         self._graph.add(node)

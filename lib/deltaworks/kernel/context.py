@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deltaworks.errors import (
+    ConfigurationError,
+    ConflictError,
     IncompatibleCheckpointError,
     IntentError,
     KafkaTopicError,
@@ -38,6 +40,8 @@ NOWHERE = Coordinates("", -1, -1)
 """The coordinates of output that no record has caused."""
 _NO_RECORDS_FAULT = (
     MemoryError,
+    ConfigurationError,
+    ConflictError,
     StreamsError,
     TransientError,
     IntentError,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import takewhile
 
 import msgspec
 
 from deltaworks import clock
-from deltaworks.control import batches
+from deltaworks.control import batches, jobs
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.files import replace_file
@@ -51,6 +52,7 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
     executors = None
     if isinstance(paths.shared, ObjectPath) and (executors := Executors.of(settings, pipeline.name)) is not None:
         settings = sent(settings)
+        pipeline = replace(pipeline, schemas=jobs.schemas_of(settings, pipeline.name))
     history, recorded = _recorded(settings, pipeline, plan)
     spark = session.build(
         f"deltaworks-replay-{pipeline.name}",

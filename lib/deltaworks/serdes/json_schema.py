@@ -110,7 +110,7 @@ class JsonSchema(Generic[T]):
             return {"format": "json-schema", "schema": self._json.schema(), "registry": True}
         return {"json": self._json.schema(), "decimals": self.decimals}
 
-    def bind(self, schemas: Schemas, topic: str, is_key: bool) -> JsonSchema[T]:
+    def bind(self, schemas: Schemas, topic: str | None, is_key: bool) -> JsonSchema[T]:
         """The same serde with a registry; `serdes.schemas.bound` calls it."""
         new = self._made(*self._identity())
         new._binding = Binding(schemas, topic, is_key)
@@ -287,5 +287,5 @@ def _validator(schema: Mapping[str, Any]) -> Callable[[bytes], str | None]:
     return check
 
 
-def _bound(serde: Serde[T], found: Schemas, topic: str, is_key: bool) -> Serde[T]:
+def _bound(serde: Serde[T], found: Schemas, topic: str | None, is_key: bool) -> Serde[T]:
     return schemas.bound(serde, found, topic, is_key=is_key)

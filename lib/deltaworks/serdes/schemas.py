@@ -185,11 +185,11 @@ class Binding:
 class Bindable(Protocol):
     """A serde whose records name their schema."""
 
-    def bind(self, schemas: Schemas, topic: str, is_key: bool) -> Serde[Any]:
+    def bind(self, schemas: Schemas, topic: str | None, is_key: bool) -> Serde[Any]:
         """The same serde with a registry."""
 
 
-def bound(serde: Serde[T], schemas: Schemas, topic: str, *, is_key: bool) -> Serde[T]:
+def bound(serde: Serde[T], schemas: Schemas, topic: str | None, *, is_key: bool) -> Serde[T]:
     """A serde, and all serdes inside it, with the registry that its records name their schemas in.
 
     Args:

@@ -26,6 +26,7 @@ from deltaworks.control import (
     children,
     cluster,
     fence,
+    jobs,
     next_tick,
     opening,
     place,
@@ -345,7 +346,9 @@ class StreamDriver:
         told = self._sent_settings()
         config = HostConfig(
             # Hooks belong to the driver: what they hold need not be sent to workers.
-            pipeline=cloudpickle.dumps(replace(self._pipeline, on_start=None, on_stop=None)),  # type: ignore[no-untyped-call]
+            pipeline=cloudpickle.dumps(  # type: ignore[no-untyped-call]
+                replace(self._pipeline, on_start=None, on_stop=None, schemas=jobs.schemas_of(told, self._pipeline.name))
+            ),
             bootstrap=told.cluster_of(self._pipeline.name),
             query_id=checkpoint.query_id,
             generation=self._generation,

@@ -145,7 +145,7 @@ class Avro(Generic[T]):
         """What its bytes mean, for `serdes.schema`."""
         return {"format": "avro", "schema": json.loads(nodes.canonical(self._node)), "registry": self.registry}
 
-    def bind(self, schemas: Schemas, topic: str, is_key: bool) -> Avro[T]:
+    def bind(self, schemas: Schemas, topic: str | None, is_key: bool) -> Avro[T]:
         """The same serde with a registry; `serdes.schemas.bound` calls it."""
         new = self.__class__._made(*self._identity())
         new._binding = Binding(schemas, topic, is_key)
@@ -243,5 +243,5 @@ def _record_name(node: nodes.Node) -> str:
     return node.name if isinstance(node, nodes.Record | nodes.Symbols | nodes.Fixed) else nodes.words(node)
 
 
-def _bound(serde: Serde[T], found: Schemas, topic: str, is_key: bool) -> Serde[T]:
+def _bound(serde: Serde[T], found: Schemas, topic: str | None, is_key: bool) -> Serde[T]:
     return schemas.bound(serde, found, topic, is_key=is_key)

@@ -154,7 +154,7 @@ class Protobuf(Generic[T]):
         """What its bytes mean, for `serdes.schema`."""
         return {"format": "protobuf", "schema": described(self._descriptors.descriptor), "registry": self.registry}
 
-    def bind(self, schemas: Schemas, topic: str, is_key: bool) -> Protobuf[T]:
+    def bind(self, schemas: Schemas, topic: str | None, is_key: bool) -> Protobuf[T]:
         """The same serde with a registry; `serdes.schemas.bound` calls it."""
         new = _protobuf(self.type, self._descriptors, self.registry, self.subject, self.otherwise)
         new._binding = Binding(schemas, topic, is_key)
@@ -267,5 +267,5 @@ def _protobuf(type: Any, found: Descriptors, registry: bool, subject: SubjectStr
     return made
 
 
-def _bound(serde: Serde[T], found: Schemas, topic: str, is_key: bool) -> Serde[T]:
+def _bound(serde: Serde[T], found: Schemas, topic: str | None, is_key: bool) -> Serde[T]:
     return schemas.bound(serde, found, topic, is_key=is_key)

@@ -1,0 +1,65 @@
+"""The schemas of a pipeline, as its settings say where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deltaworks.config import Reference
+from deltaworks.kafka.kept_schemas import Kept
+from deltaworks.kafka.schema_registry import Registry
+from deltaworks.serdes.schemas import NoRegistry, Registered, Schemas, WriterSchema
+
+FOLDER = "schemas"
+"""In the folder of what a pipeline needs to go on."""
+_OPTIONS = {
+    "ca_file": "ssl.ca.location",
+    "certificate_file": "ssl.certificate.location",
+    "key_file": "ssl.key.location",
+}
+
+
+@dataclass(frozen=True)
+class SchemasOfSettings:
+    """`Schemas` that can be sent to other processes, each of which asks the registry for itself.
+
+    Args:
+        settings: `[schema_registry]`; without `url`, only schemas that were met before are known.
+        folder: keeps every schema from the moment when it is met.
+    """
+
+    settings: Mapping[str, str | Reference] = field(repr=False)
+    folder: Path
+
+    def by_id(self, number: int) -> WriterSchema:
+        """The schema with an id; raises as `Registry` and `Kept` do."""
+        return self._schemas.by_id(number)
+
+    def id_of(self, subject: str, schema: WriterSchema) -> int:
+        """The id of a schema under a subject; raises as `Registry` and `Kept` do."""
+        return self._schemas.id_of(subject, schema)
+
+    def latest(self, subject: str) -> Registered | None:
+        """The newest version of a subject, which only the registry knows."""
+        return self._schemas.latest(subject)
+
+    @property
+    def _schemas(self) -> Schemas:
+        known = (str(self.folder), str(self.settings.get("url", "")))
+        if known not in _OF_THIS_PROCESS:
+            _OF_THIS_PROCESS[known] = Kept(self.folder, self._registry())
+        return _OF_THIS_PROCESS[known]
+
+    def _registry(self) -> Schemas:
+        found = {name: each.read() if isinstance(each, Reference) else each for name, each in self.settings.items()}
+        if (url := found.get("url")) is None:
+            return NoRegistry()
+        options = {option: found[name] for name, option in _OPTIONS.items() if name in found}
+        if "username" in found or "password" in found:
+            options["basic.auth.user.info"] = f"{found.get('username', '')}:{found.get('password', '')}"
+        return Registry(url, options=options, register=found.get("register") != "false")
+
+
+_OF_THIS_PROCESS: dict[tuple[str, str], Schemas] = {}
+"""By folder and address: a client has connections, and knows what it was told."""
