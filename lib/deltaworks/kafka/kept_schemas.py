@@ -74,6 +74,7 @@ class Kept:
         if (kept := self._files.get(name)) is not None:
             return self._decoded(name, kept.data, _Id).id
         number = self._behind.id_of(subject, schema)
+        self.by_id(number)  # what is written is read again, by others and by replays
         self._files.put_if_absent(name, msgspec.json.encode(_Id(FORMAT, number, subject)))
         return number
 
