@@ -132,7 +132,7 @@ MUTATIONS: dict[str, Mutation] = {
         _leftovers_stay,
         (
             f"{_CORES}::test_a_full_disk_leaves_nothing",
-            f"{_CORES}::test_who_is_killed_leaves_the_stream_as_it_was_or_widened[widening.made]",
+            f"{_CORES}::test_who_is_killed_leaves_the_stream_as_it_was_or_widened[home-widening.made]",
         ),
     ),
 }

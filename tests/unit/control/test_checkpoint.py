@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks.control.checkpoint import FORMAT, CheckpointPlan, fitting_plan, open_plan, stored_plan, write_plan
+from deltaworks import StreamsBuilder
+from deltaworks.control.checkpoint import (
+    FORMAT,
+    CheckpointPlan,
+    fitting_plan,
+    open_plan,
+    stored_plan,
+    usable,
+    write_plan,
+)
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import IncompatibleCheckpointError
 from jobs.orders import pipeline as orders
@@ -121,3 +130,18 @@ def test_a_checkpoint_of_before_there_were_other_places_has_its_tables_in_the_ho
     path.write_text(json.dumps(document))
 
     assert open_plan(path, "orders", plan.fingerprint, {"t": 1}, (1,), 1) == plan
+
+
+def test_as_many_cores_can_be_used_as_the_widest_stage_has_tasks() -> None:
+    builder = StreamsBuilder()
+    builder.stream("t", key=str, value=str).group_by(lambda _, v: v, key=str, name="by-v").count(store="counts")
+    plan = builder.build()
+    assert [usable(plan, (2, 4), cores) for cores in (1, 3, 4, 8)] == [1, 3, 4, 4]
+
+
+def test_the_tasks_of_a_cycle_take_turns_on_one_core() -> None:
+    builder = StreamsBuilder()
+    orders, users = (builder.table(name, key=str, value=str, store=name) for name in ("orders", "users"))
+    orders.join(users, foreign_key=lambda _, v: v, joiner=lambda a, b: a + b, value=str, name="ref")
+    plan = builder.build()
+    assert [group.cyclic for group in plan.groups] == [True] and usable(plan, (4,) * len(plan.stages), 8) == 1
