@@ -160,18 +160,25 @@ def results(recording: Recording, is_wanted: Callable[[bytes], bool]) -> dict[st
     return {name: of_name for name, of_name in found.items() if of_name}
 
 
-def stores(name: str, recording: Recording, is_wanted: Callable[[bytes], bool]) -> dict[str, list[tuple[bytes, bytes]]]:
-    """What the stores hold of some keys; the times of the task and of its waiting lists are nobody's."""
+def stores(
+    name: str, recording: Recording, is_wanted: Callable[[bytes], bool], now_ms: int
+) -> dict[str, list[tuple[bytes, bytes]]]:
+    """What the stores hold of some keys; the times of the task and of its waiting lists are nobody's.
+
+    Entries that are over count for nothing: when a store removes them depends on the newest entry of all keys.
+    """
     found: dict[str, list[tuple[bytes, bytes]]] = {}
-    kinds = {
-        spec.name: spec.kind
-        for stage in cases.plan(TOPOLOGIES[name], record_cache=False).stages
-        for spec in stage.stores
-    }
+    specs = {spec.name: spec for spec in cases.plan(TOPOLOGIES[name], record_cache=False).stores}
     for task, of_task in recording.stores.items():
         for store, stored in of_task.items():
             mine = [(key, value) for key, value in stored if key != MARKS and is_wanted(key)]
-            if kinds.get(store) == "lru":  # who was used after whom: the numbers have gaps where others were removed
+            spec = specs.get(store)
+            if spec is not None and spec.timed and spec.retention_ms is not None:
+                end_ms = now_ms - spec.retention_ms
+                mine = [(key, value) for key, value in mine if int.from_bytes(key[-8:], "big") >= end_ms]
+            if (
+                spec is not None and spec.kind == "lru"
+            ):  # who was used after whom: the numbers have gaps where others were removed
                 mine = [(key, value[8:]) for key, value in sorted(mine, key=lambda entry: entry[1][:8])]
             if mine and store != TASK_STORE:
                 found[f"{store} of {task}"] = mine
@@ -199,7 +206,8 @@ def test_others_go_on_and_the_person_begins_anew(name: str, cache: bool, first: 
     anew = run(name, renamed, then, cache=cache, erasing=False)
 
     assert results(without, is_of_others) == results(unchanged, is_of_others)
-    assert stores(name, without, is_of_others) == stores(name, unchanged, is_of_others)
+    now_ms = max(at_ms for at_ms, *_ in (*first, *then))
+    assert stores(name, without, is_of_others, now_ms) == stores(name, unchanged, is_of_others, now_ms)
     theirs = {place: found[len(before.get(place, [])) :] for place, found in results(without, is_theirs).items()}
     assert {place: found for place, found in theirs.items() if found} == results(anew, is_theirs)
-    assert stores(name, without, is_theirs) == stores(name, anew, is_theirs)
+    assert stores(name, without, is_theirs, now_ms) == stores(name, anew, is_theirs, now_ms)
