@@ -71,7 +71,17 @@ API: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         "How keys and values become bytes and columns.",
         (
             *("Serde", "String", "Bytes", "Long", "Integer", "Short", "Double", "Float", "Boolean", "Uuid", "Void"),
-            *("Json", "ListOf", "DecimalText", "DecimalDigits", "ConnectDecimal", "Timestamp"),
+            *(
+                "Json",
+                "Avro",
+                "Protobuf",
+                "JsonSchema",
+                "ListOf",
+                "DecimalText",
+                "DecimalDigits",
+                "ConnectDecimal",
+                "Timestamp",
+            ),
             *("TimeWindowed", "SessionWindowed"),
         ),
     ),
