@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from deltaworks.settings import Settings
+from deltaworks.stack import ports
 from deltaworks.stack.airflow_api import AirflowApi
-from deltaworks.stack.lifecycle import up
+from deltaworks.stack.lifecycle import down, up
 from deltaworks.stack.state import read_state
 from tests.support.live_stack import await_restart
 from tests.system.kills.cluster import LAUNCH_S, RATE, REPLAYED, Check
-from tests.system.kills.store_under_kills import share_keys
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.sample_data import flowing
 
@@ -57,15 +58,24 @@ class _Platform:
         await_restart(self.settings, component, found.pid)
 
 
+@contextmanager
+def _stack(settings: Settings) -> Iterator[None]:
+    """An Airflow of a home of its own, whose project is the one on the cluster."""
+    up(settings, print, only=_COMPONENTS, tethered=True)
+    try:
+        yield
+    finally:
+        down(settings)
+
+
 def airflow(check: Check) -> None:
     """Everything by DAGs; then everything is compared."""
     with check.stage("airflow") as stage:
-        own = replace(stage.settings, home=check.settings.home)  # Airflow belongs to the home of the brokers
-        share_keys(stage.settings, own)
+        postgres, port = ports.free_ports(2)
+        own = replace(check.other_home(stage), postgres_port=postgres, airflow_port=port, control_url=None)
         shutil.copytree(check.settings.project / "dags", own.project / "dags")
-        up(own, print, only=_COMPONENTS, tethered=True)
         stream = StreamUnderKills(own, stage.cluster.folder)
-        with flowing(check.settings, RATE), AirflowApi.of(own) as api:
+        with _stack(own), flowing(check.settings, RATE), AirflowApi.of(own) as api:
             platform = _Platform(check, own, api)
             api.wait("the DAGs", lambda: {_STREAM, _REPLAY} <= {dag.dag_id for dag in api.dags()}, timeout_s=LAUNCH_S)
             run_id = api.trigger(_STREAM)
