@@ -61,7 +61,7 @@ class _Platform:
 @contextmanager
 def _stack(settings: Settings) -> Iterator[None]:
     """An Airflow of a home of its own, whose project is the one on the cluster."""
-    up(settings, print, only=_COMPONENTS, tethered=True)
+    up(settings, print, only=("registry", *_COMPONENTS), tethered=True)
     try:
         yield
     finally:
