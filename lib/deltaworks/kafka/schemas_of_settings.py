@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from deltaworks.config import Reference
 from deltaworks.kafka.kept_schemas import Kept
 from deltaworks.kafka.schema_registry import Registry
+from deltaworks.object_path import path_of
 from deltaworks.serdes.schemas import NoRegistry, Registered, Schemas, WriterSchema
 
 FOLDER = "schemas"
@@ -44,6 +46,10 @@ class SchemasOfSettings:
         """The newest version of a subject, which only the registry knows."""
         return self._schemas.latest(subject)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As text: how its store is reached, and where its copies are, the other process knows better."""
+        return _again, (dict(self.settings), str(self.folder))
+
     @property
     def _schemas(self) -> Schemas:
         known = (str(self.folder), str(self.settings.get("url", "")))
@@ -59,6 +65,10 @@ class SchemasOfSettings:
         if "username" in found or "password" in found:
             options["basic.auth.user.info"] = f"{found.get('username', '')}:{found.get('password', '')}"
         return Registry(url, options=options, register=found.get("register") != "false")
+
+
+def _again(settings: dict[str, str | Reference], folder: str) -> SchemasOfSettings:
+    return SchemasOfSettings(settings, path_of(folder))
 
 
 _OF_THIS_PROCESS: dict[tuple[str, str], Schemas] = {}

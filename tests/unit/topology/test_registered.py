@@ -15,11 +15,13 @@ from deltaworks import Avro, Bytes, DeadLetters, Json, Pipeline, StreamsBuilder
 from deltaworks.control import jobs
 from deltaworks.errors import ConfigurationError, DeltaworksError, SchemasUnavailableError
 from deltaworks.kafka.schemas_of_settings import SchemasOfSettings
+from deltaworks.object_path import access_of, connect
 from deltaworks.serdes.packed import Packed
 from deltaworks.serdes.schemas import InMemory, NoRegistry, Registered, Schemas, WriterSchema, bound
 from deltaworks.settings import Settings
 from deltaworks.testing import TopologyTestDriver
 from deltaworks.topology.nodes import ExchangeSink, Source
+from tests.support import object_stores
 
 
 class UserId(msgspec.Struct, frozen=True):
@@ -186,3 +188,16 @@ def test_a_pipeline_of_a_project_knows_the_registry_of_its_settings(tmp_path: Pa
     assert again.by_id(int.from_bytes(data[1:5], "big")).text == '"long"'
     with pytest.raises(ConfigurationError, match="no schema registry"):
         alone.by_id(99)
+
+
+def test_where_schemas_are_kept_says_nothing_of_another_machine(tmp_path: Path) -> None:
+    """An executor has places of its own for what belongs to a store."""
+    access = object_stores.access()
+    here = connect("s3://bucket-of-schemas/lake", access, tmp_path / "driver")
+    sent = pickle.dumps(SchemasOfSettings({}, here / "schemas"))
+    connect(str(here), access, tmp_path / "executor")
+
+    found = pickle.loads(sent)
+
+    assert found.folder == here / "schemas"
+    assert access_of(here)[1] == tmp_path / "executor"
