@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from deltaworks.errors import SerializationError
-from deltaworks.serdes import schemas, wire
+from deltaworks.serdes import wire
 from deltaworks.serdes.base import NULL, Serde
+from deltaworks.serdes.in_registry import InRegistry
 from deltaworks.serdes.json import Json
 from deltaworks.serdes.primitives import unfit, unreadable
 from deltaworks.serdes.schema import json_changes
-from deltaworks.serdes.schemas import Binding, Schemas, SubjectStrategy, WriterSchema
+from deltaworks.serdes.schemas import SubjectStrategy, WriterSchema
 from deltaworks.serdes.type_names import type_name
 
 T = TypeVar("T")
@@ -21,7 +22,7 @@ T = TypeVar("T")
 Source = str | Mapping[str, Any] | Path
 
 
-class JsonSchema(Generic[T]):
+class JsonSchema(InRegistry[T]):
     """JSON of one Python type, alone or with the header of a schema registry.
 
     Shape: `T <-> bytes`. Values are checked against the type while they are read, as those of `Json`. The schema with
@@ -63,17 +64,11 @@ class JsonSchema(Generic[T]):
         self._schema = made_from(self._json) if schema is None else loaded(schema)
         if schema is not None and (reasons := incompatibilities(self._schema, made_from(self._json), decimals)):
             raise TypeError(f"{type_name(type)} does not fit its JSON Schema: {'; '.join(reasons)}")
-        if otherwise is not None and not registry:
-            raise TypeError("otherwise= reads what does not begin with an id, so it needs registry=True")
         self.type = type
-        self.registry = registry
-        self.subject = subject
         self.validate = validate
         self.decimals = decimals
-        self.otherwise = otherwise
-        self._binding = Binding()
-        self._header: bytes | None = None
         self._validator: Callable[[bytes], str | None] | None = None
+        self._register(registry, subject, otherwise)
 
     @classmethod
     def _made(cls, type: type[T], schema: str, *rest: Any) -> JsonSchema[T]:
@@ -110,14 +105,6 @@ class JsonSchema(Generic[T]):
             return {"format": "json-schema", "schema": self._json.schema(), "registry": True}
         return {"json": self._json.schema(), "decimals": self.decimals}
 
-    def bind(self, schemas: Schemas, topic: str | None, is_key: bool) -> JsonSchema[T]:
-        """The same serde with a registry; `serdes.schemas.bound` calls it."""
-        new = self._made(*self._identity())
-        new._binding = Binding(schemas, topic, is_key)
-        if new.otherwise is not None:
-            new.otherwise = _bound(new.otherwise, schemas, topic, is_key)
-        return new
-
     def stored(self) -> Serde[T]:
         """The serde of a store that holds such values."""
         return Json(self.type, decimals=self.decimals)
@@ -133,28 +120,14 @@ class JsonSchema(Generic[T]):
         body = self._json.serialize(value)
         if self.validate and (reason := self._invalid(body)) is not None:
             raise unfit(value, self.name, reason)
-        if not self.registry:
-            return body
-        if self._header is None:
-            subject = self._binding.subject(self.subject, self._schema.get("title", type_name(self.type)))
-            self._header = wire.header(self._binding.schemas.id_of(subject, self.writer_schema))
-        return self._header + body
+        return self._with_header(body)
 
-    def deserialize(self, data: bytes | None) -> T:
-        """The value.
+    @property
+    def _record(self) -> str:
+        return str(self._schema.get("title", type_name(self.type)))
 
-        Raises:
-            SerializationError: the bytes are not JSON of the type; with `validate`: the schema forbids them.
-        """
-        if data is None:
-            return NULL
-        body = data
-        if self.registry:
-            if wire.schema_id(data) is None:
-                if self.otherwise is not None:
-                    return self.otherwise.deserialize(data)
-                raise unreadable(data, self.name, "they do not begin with a zero and the id of a schema")
-            body = data[wire.HEADER_BYTES :]
+    def _read(self, data: bytes, number: int | None) -> T:
+        body = data if number is None else data[wire.HEADER_BYTES :]
         try:
             value = self._json.deserialize(body)
         except SerializationError as error:
@@ -179,9 +152,6 @@ class JsonSchema(Generic[T]):
             *(self.type, self.schema, self.registry, self.subject),
             *(self.validate, self.decimals, self.otherwise),
         )
-
-    def __repr__(self) -> str:
-        return f"JsonSchema({type_name(self.type)}{', registry=True' if self.registry else ''})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._made, self._identity()
@@ -285,7 +255,3 @@ def _validator(schema: Mapping[str, Any]) -> Callable[[bytes], str | None]:
         return f"{error.json_path} breaks '{error.validator}' of the schema"
 
     return check
-
-
-def _bound(serde: Serde[T], found: Schemas, topic: str | None, is_key: bool) -> Serde[T]:
-    return schemas.bound(serde, found, topic, is_key=is_key)

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from deltaworks.errors import SerializationError
-from deltaworks.serdes import schemas, wire
+from deltaworks.serdes import wire
 from deltaworks.serdes.avro import codec, nodes
 from deltaworks.serdes.avro.changes import incompatibilities
 from deltaworks.serdes.avro.fitting import fitted
 from deltaworks.serdes.avro.from_type import schema_from
 from deltaworks.serdes.base import NULL, Serde
+from deltaworks.serdes.in_registry import InRegistry
 from deltaworks.serdes.made_types import made_of
 from deltaworks.serdes.packed import Packed
-from deltaworks.serdes.primitives import unfit, unreadable
-from deltaworks.serdes.schemas import Binding, Reference, Schemas, SubjectStrategy, WriterSchema
+from deltaworks.serdes.primitives import unfit
+from deltaworks.serdes.schemas import Reference, SubjectStrategy, WriterSchema
 from deltaworks.serdes.shapes import shape_of
 from deltaworks.serdes.type_names import type_name
 
 T = TypeVar("T")
 
 
-class Avro(Generic[T]):
+class Avro(InRegistry[T]):
     """Avro of one Python type, alone or with the header of a schema registry.
 
     Shape: `T <-> bytes`. A record that was written with another version of the schema is read by Avro's rules of schema
@@ -81,16 +82,12 @@ class Avro(Generic[T]):
         self._fitted = fitted(self._node, shape)
         if self._fitted.problems:
             raise TypeError(f"{type_name(type)} does not fit its Avro schema: {'; '.join(self._fitted.problems)}")
-        if otherwise is not None and not registry:
-            raise TypeError("otherwise= reads what does not begin with an id, so it needs registry=True")
         self.type = type
-        self.registry = registry
-        self.subject = subject
-        self.otherwise = otherwise
         # As it was given, with what means nothing to us: a registry knows it by that.
         self._text = _compact(nodes.to_json(self._node) if schema is None else nodes.loaded(schema))
-        self._binding = Binding()
-        self._forget()
+        self._write: Callable[[Any], bytes] | None = None
+        self._read_own: Callable[[bytes], T] | None = None
+        self._register(registry, subject, otherwise)
 
     @classmethod
     def generic(cls, schema: nodes.Source, **options: Any) -> Avro[Any]:
@@ -117,9 +114,7 @@ class Avro(Generic[T]):
         return cls(type, text, references=references, registry=registry, subject=subject, otherwise=otherwise)
 
     def _forget(self) -> None:
-        self._write: Callable[[Any], bytes] | None = None
-        self._header: bytes | None = None
-        self._own: Callable[[bytes], T] | None = None
+        super()._forget()
         self._readers: dict[int, Callable[[bytes], T]] = {}
 
     @property
@@ -145,14 +140,6 @@ class Avro(Generic[T]):
         """What its bytes mean, for `serdes.schema`."""
         return {"format": "avro", "schema": json.loads(nodes.canonical(self._node)), "registry": self.registry}
 
-    def bind(self, schemas: Schemas, topic: str | None, is_key: bool) -> Avro[T]:
-        """The same serde with a registry; `serdes.schemas.bound` calls it."""
-        new = self.__class__._made(*self._identity())
-        new._binding = Binding(schemas, topic, is_key)
-        if new.otherwise is not None:
-            new.otherwise = _bound(new.otherwise, schemas, topic, is_key)
-        return new
-
     def stored(self) -> Serde[T]:
         """The serde of a store that holds such values."""
         return Packed(self.type)
@@ -170,33 +157,18 @@ class Avro(Generic[T]):
             if self._fitted.unwritable:
                 raise unfit(value, self.name, "; ".join(self._fitted.unwritable))
             self._write = codec.writing(self._node, self._fitted, self.name)
-        body = self._write(value)
-        if not self.registry:
-            return body
-        if self._header is None:
-            subject = self._binding.subject(self.subject, _record_name(self._node))
-            self._header = wire.header(self._binding.schemas.id_of(subject, self.writer_schema))
-        return self._header + body
+        return self._with_header(self._write(value))
 
-    def deserialize(self, data: bytes | None) -> T:
-        """The value.
+    @property
+    def _record(self) -> str:
+        node = self._node
+        return node.name if isinstance(node, nodes.Record | nodes.Symbols | nodes.Fixed) else nodes.words(node)
 
-        Raises:
-            SerializationError: the bytes are of another schema, too few or too many, or name a schema that the registry
-                does not have, or one that the type cannot be read from.
-            SchemasUnavailableError: they name a schema that is not known yet, and the registry does not answer.
-        """
-        if data is None:
-            return NULL
-        if not self.registry:
-            if self._own is None:
-                self._own = codec.reading(self._node, self._fitted, self.name)
-            return self._own(data)
-        number = wire.schema_id(data)
+    def _read(self, data: bytes, number: int | None) -> T:
         if number is None:
-            if self.otherwise is not None:
-                return self.otherwise.deserialize(data)
-            raise unreadable(data, self.name, "they do not begin with a zero and the id of a schema")
+            if self._read_own is None:
+                self._read_own = codec.reading(self._node, self._fitted, self.name)
+            return self._read_own(data)
         read = self._readers.get(number)
         if read is None:
             read = self._readers[number] = self._reader_of(number)
@@ -223,9 +195,6 @@ class Avro(Generic[T]):
     def _identity(self) -> tuple[Any, ...]:
         return self.type, self._text, self._references, self.registry, self.subject, self.otherwise
 
-    def __repr__(self) -> str:
-        return f"Avro({type_name(self.type)}{', registry=True' if self.registry else ''})"
-
     def __reduce__(self) -> tuple[Any, ...]:
         return self.__class__._made, self._identity()
 
@@ -237,11 +206,3 @@ def _compact(schema: Any) -> str:
 def _mentioned(known: list[Reference], text: str) -> tuple[Reference, ...]:
     """Those that a schema refers to, by full name or inside their namespace."""
     return tuple(each for each in known if f'"{each.name}"' in text or f'"{nodes.short(each.name)}"' in text)
-
-
-def _record_name(node: nodes.Node) -> str:
-    return node.name if isinstance(node, nodes.Record | nodes.Symbols | nodes.Fixed) else nodes.words(node)
-
-
-def _bound(serde: Serde[T], found: Schemas, topic: str | None, is_key: bool) -> Serde[T]:
-    return schemas.bound(serde, found, topic, is_key=is_key)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from deltaworks.errors import SerializationError
-from deltaworks.serdes import schemas, wire
+from deltaworks.serdes import wire
 from deltaworks.serdes.base import NULL, Serde
+from deltaworks.serdes.in_registry import InRegistry
 from deltaworks.serdes.made_types import made_of
 from deltaworks.serdes.packed import Packed
 from deltaworks.serdes.primitives import unfit, unreadable
 from deltaworks.serdes.protobuf.described import described, incompatibilities
 from deltaworks.serdes.protobuf.descriptors import Descriptors, Source, descriptors, of_class, of_writer
 from deltaworks.serdes.protobuf.fitting import fitted
-from deltaworks.serdes.schemas import Binding, Schemas, SubjectStrategy, WriterSchema
+from deltaworks.serdes.schemas import SubjectStrategy, WriterSchema
 from deltaworks.serdes.shapes import shape_of
 from deltaworks.serdes.type_names import type_name
 
@@ -25,7 +26,7 @@ T = TypeVar("T")
 _BROKEN = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, SerializationError)
 
 
-class Protobuf(Generic[T]):
+class Protobuf(InRegistry[T]):
     """Protobuf of one Python type, alone or with the header of a schema registry.
 
     Shape: `T <-> bytes`. Fields of a record that the schema does not have are skipped, and those that a record does not
@@ -105,17 +106,14 @@ class Protobuf(Generic[T]):
         return Protobuf(kind, found.as_set(), found.message, **options)
 
     def _set(self, type: Any, found: Descriptors, registry: bool, subject: SubjectStrategy, otherwise: Any) -> None:
-        if otherwise is not None and not registry:
-            raise TypeError("otherwise= reads what does not begin with an id, so it needs registry=True")
         self.type = type
-        self.registry = registry
-        self.subject = subject
-        self.otherwise: Serde[T] | None = otherwise
         self._descriptors = found
-        self._binding = Binding()
-        self._header: bytes | None = None
-        self._readable: set[bytes] = set()
+        self._register(registry, subject, otherwise)
         self._convert()
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._readable: set[bytes] = set()
 
     def _convert(self) -> None:
         from google.protobuf.message import DecodeError, EncodeError
@@ -123,7 +121,7 @@ class Protobuf(Generic[T]):
         self._broken: tuple[type[Exception], ...] = (*_BROKEN, DecodeError, EncodeError)
         if self.is_generated:
             self._message: Any = self.type
-            self._read: Callable[[Any], Any] | None = None
+            self._from_message: Callable[[Any], Any] | None = None
             self._write: Callable[[Any], Any] | None = None
             return
         from google.protobuf.message_factory import GetMessageClass
@@ -132,7 +130,7 @@ class Protobuf(Generic[T]):
         if found.problems:
             raise TypeError(f"{type_name(self.type)} does not fit its message: {'; '.join(found.problems)}")
         self._message = GetMessageClass(self._descriptors.descriptor)
-        self._read, self._write = found.fit.read, found.fit.write
+        self._from_message, self._write = found.fit.read, found.fit.write
 
     @property
     def is_generated(self) -> bool:
@@ -154,14 +152,6 @@ class Protobuf(Generic[T]):
         """What its bytes mean, for `serdes.schema`."""
         return {"format": "protobuf", "schema": described(self._descriptors.descriptor), "registry": self.registry}
 
-    def bind(self, schemas: Schemas, topic: str | None, is_key: bool) -> Protobuf[T]:
-        """The same serde with a registry; `serdes.schemas.bound` calls it."""
-        new = _protobuf(self.type, self._descriptors, self.registry, self.subject, self.otherwise)
-        new._binding = Binding(schemas, topic, is_key)
-        if new.otherwise is not None:
-            new.otherwise = _bound(new.otherwise, schemas, topic, is_key)
-        return new
-
     def stored(self) -> Serde[T]:
         """The serde of a store that holds such values."""
         if self.is_generated:
@@ -181,37 +171,23 @@ class Protobuf(Generic[T]):
             body: bytes = message.SerializeToString(deterministic=True)
         except self._broken as error:
             raise unfit(value, self.name, error) from error
-        if not self.registry:
-            return body
-        if self._header is None:
-            subject = self._binding.subject(self.subject, self._descriptors.message)
-            number = self._binding.schemas.id_of(subject, self.writer_schema)
-            self._header = wire.header(number) + wire.indexes(self._descriptors.path)
-        return self._header + body
+        return self._with_header(body)
 
-    def deserialize(self, data: bytes | None) -> T:
-        """The value.
+    @property
+    def _record(self) -> str:
+        return self._descriptors.message
 
-        Raises:
-            SerializationError: the bytes are no such message, a field does not fit the type, or they name a schema that
-                the registry does not have, or a message of it that the type cannot be read from.
-            SchemasUnavailableError: they name a schema that is not known yet, and the registry does not answer.
-        """
-        if data is None:
-            return NULL
-        at = 0
-        if self.registry:
-            number = wire.schema_id(data)
-            if number is None:
-                if self.otherwise is not None:
-                    return self.otherwise.deserialize(data)
-                raise unreadable(data, self.name, "they do not begin with a zero and the id of a schema")
-            at = self._body(data, number)
+    @property
+    def _place(self) -> bytes:
+        return wire.indexes(self._descriptors.path)
+
+    def _read(self, data: bytes, number: int | None) -> T:
+        at = 0 if number is None else self._body(data, number)
         try:
             message = self._message.FromString(data[at:] if at else data)
             if not message.IsInitialized():
                 raise ValueError(f"{', '.join(message.FindInitializationErrors())} is not set, which is required")
-            return cast("T", message if self._read is None else self._read(message))
+            return cast("T", message if self._from_message is None else self._from_message(message))
         except self._broken as error:
             raise unreadable(data, self.name, error) from error
 
@@ -253,9 +229,6 @@ class Protobuf(Generic[T]):
     def _identity(self) -> tuple[Any, ...]:
         return self.type, self._descriptors, self.registry, self.subject, self.otherwise
 
-    def __repr__(self) -> str:
-        return f"Protobuf({type_name(self.type)}{', registry=True' if self.registry else ''})"
-
     def __reduce__(self) -> tuple[Any, ...]:
         plain = Descriptors(self._descriptors.files, self._descriptors.message)
         return _protobuf, (self.type, plain, self.registry, self.subject, self.otherwise)
@@ -265,7 +238,3 @@ def _protobuf(type: Any, found: Descriptors, registry: bool, subject: SubjectStr
     made: Protobuf[Any] = Protobuf.__new__(Protobuf)
     made._set(type, found, registry, subject, otherwise)
     return made
-
-
-def _bound(serde: Serde[T], found: Schemas, topic: str | None, is_key: bool) -> Serde[T]:
-    return schemas.bound(serde, found, topic, is_key=is_key)
