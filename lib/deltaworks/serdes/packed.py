@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from deltaworks.errors import SerializationError
-from deltaworks.serdes.base import NULL, Serde
-from deltaworks.serdes.json import check_holds, forget_cache, parts_of
-from deltaworks.serdes.primitives import unfit
+from deltaworks.serdes.base import Serde
+from deltaworks.serdes.checked import Checked, check_holds, forget_cache, parts_of
 from deltaworks.serdes.schemas import changed
 from deltaworks.serdes.type_names import type_name
 
 T = TypeVar("T")
 
 
-class Packed(Generic[T]):
+class Packed(Checked[T]):
     """MessagePack of one Python type, with the names of its fields: what a store holds instead of Avro or Protobuf.
 
     Bytes of Avro cannot be read without the schema that wrote them, and a store must not depend on a registry. These
@@ -30,7 +28,7 @@ class Packed(Generic[T]):
         TypeError: MessagePack cannot hold the type.
     """
 
-    __slots__ = ("_decode", "_encode", "type")
+    __slots__ = ()
 
     def __init__(self, type: type[T]) -> None:
         check_holds(type, "a store")
@@ -52,24 +50,6 @@ class Packed(Generic[T]):
             return {"format": "packed", "schema": msgspec.json.schema(self.type)}
         finally:
             forget_cache(self.type)
-
-    def serialize(self, value: T | None) -> bytes:
-        """The value; fields are not checked again."""
-        if value is None:
-            return NULL
-        try:
-            return self._encode(value)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise unfit(value, self.name, error) from error
-
-    def deserialize(self, data: bytes | None) -> T:
-        """The value, checked against the type."""
-        if data is None:
-            return NULL
-        try:
-            return self._decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise SerializationError(f"{len(data)} bytes are not {self.name}: {error}") from error
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Packed) and other.type == self.type
