@@ -291,8 +291,7 @@ class Pipeline:
                 return node
             return replace(node, timestamps=tuple(each for each in limits if node.reads(each[0])))
 
-        stages = (replace(stage, nodes=tuple(map(limited, stage.nodes))) for stage in plan.stages)
-        return replace(plan, stages=tuple(stages))
+        return plan.changed(limited)
 
     def _check_timestamps(self, plan: Plan) -> Iterator[Problem]:
         for topic in self.topics:

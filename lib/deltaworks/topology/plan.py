@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deltaworks.topology import describe, fingerprint, mermaid, partitions
+from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.shown import summary
-from deltaworks.topology.stages import Stages
+from deltaworks.topology.stages import Stage, Stages, StoreSpec
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -28,6 +29,18 @@ class Plan(Stages):
         There is no HTML, which JupyterLab would prefer to the flowchart.
         """
         return {"text/vnd.mermaid": self.mermaid(), "text/plain": self.describe()}
+
+    def changed(
+        self, node: Callable[[AnyNode], AnyNode], store: Callable[[StoreSpec], StoreSpec] = lambda spec: spec
+    ) -> Plan:
+        """The plan with what two functions make of its nodes and its stores."""
+
+        def stages(of: tuple[Stage, ...]) -> tuple[Stage, ...]:
+            return tuple(
+                replace(each, nodes=tuple(map(node, each.nodes)), stores=tuple(map(store, each.stores))) for each in of
+            )
+
+        return replace(self, stages=stages(self.stages), global_stages=stages(self.global_stages))
 
     def tasks(self, topic_partitions: Mapping[str, int]) -> tuple[int, ...]:
         """Number of tasks per stage.

@@ -7,7 +7,7 @@ topic, the same key has to be in the same task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -20,12 +20,15 @@ from deltaworks.topology.nodes.repartition import ExchangeSink
 from deltaworks.topology.nodes.sinks import ExtractedTopicSink, TopicSink
 from deltaworks.topology.nodes.sources import Source
 from deltaworks.topology.plan import Plan
-from deltaworks.topology.stages import Stage, StoreSpec
+from deltaworks.topology.stages import StoreSpec
+
+_SERDES = ("key", "value", "other_key")
+"""The fields of nodes that hold serdes."""
 
 
 def with_stored_values(plan: Plan) -> Plan:
     """The plan whose stores and exchanges hold values without the header of a registry."""
-    return _changed(plan, _node_stored, _store_stored)
+    return plan.changed(_node_stored, _store_stored)
 
 
 def bound_plan(plan: Plan, schemas: Schemas) -> Plan:
@@ -66,7 +69,7 @@ def bound_plan(plan: Plan, schemas: Schemas) -> Plan:
     def store(spec: StoreSpec) -> StoreSpec:
         return replace(spec, key=bind_inner(spec.key, f"{spec.name}-changelog", True))
 
-    return _changed(plan, node, store)
+    return plan.changed(node, store)
 
 
 def _keys_of_topics(plan: Plan) -> Iterator[tuple[Serde[Any], str]]:
@@ -78,20 +81,9 @@ def _keys_of_topics(plan: Plan) -> Iterator[tuple[Serde[Any], str]]:
     yield from ((each.key, each.topic) for each in nodes if isinstance(each, TopicSink))
 
 
-def _changed(plan: Plan, node: Callable[[AnyNode], AnyNode], store: Callable[[StoreSpec], StoreSpec]) -> Plan:
-    def stages(of: Iterable[Stage]) -> tuple[Stage, ...]:
-        return tuple(
-            replace(stage, nodes=tuple(map(node, stage.nodes)), stores=tuple(map(store, stage.stores))) for stage in of
-        )
-
-    return replace(plan, stages=stages(plan.stages), global_stages=stages(plan.global_stages))
-
-
 def _node_stored(node: AnyNode) -> AnyNode:
     match node:
-        case ExchangeSink() | ForeignKeySubscribe() | ForeignKeyResolve():
-            return replace(node, value=stored(node.value))
-        case Source() if node.exchange:
+        case Source(exchange=True) | ExchangeSink() | ForeignKeySubscribe() | ForeignKeyResolve():
             return replace(node, value=stored(node.value))
         case _:
             return node
@@ -111,6 +103,3 @@ def _rebound(node: AnyNode, bind: Callable[[Serde[Any], Any, bool], Serde[Any]],
         name: bind(serde, where, name != "value") for name, serde in found.items() if is_serde(serde)
     }
     return replace(node, **changes) if changes else node
-
-
-_SERDES = ("key", "value", "other_key")
