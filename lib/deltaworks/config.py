@@ -110,10 +110,6 @@ _OF_PIPELINES: tuple[Kind, ...] = ("kafka", "spark", "retention")
 """Tables of settings that pipelines may have of their own; `kafka` and `spark` go to a library as they are."""
 _KINDS: tuple[Kind, ...] = (*_OF_PIPELINES, "s3", "schema_registry")
 """All tables of settings."""
-_S3 = ("endpoint", "region", "access_key", "secret_key", "path_style", "ca_file")
-_S3_SECRETS = frozenset({"access_key", "secret_key"})
-_REGISTRY = ("url", "username", "password", "register", "ca_file", "certificate_file", "key_file")
-_REGISTRY_SECRETS = frozenset({"username", "password"})
 _RETENTION = ("versions", "hours", "days")
 _TABLES = frozenset({*_KINDS, "pipelines"})
 """Keys of a layer of the file that are tables."""
@@ -126,6 +122,47 @@ _OURS_OF_SPARK = re.compile(
     r"|execution\.arrow\..*|streaming\.(stateStore|checkpoint|forceDelete|noDataMicroBatches|minBatchesToRetain).*))"
 )
 """Settings of Spark that exactly-once or the workers depend on, and those that we have a setting for."""
+
+
+@dataclass(frozen=True)
+class _Server:
+    """What a table says of how a server is reached."""
+
+    settings: tuple[str, ...]
+    secrets: frozenset[str]
+    address: str
+    schemes: tuple[str, ...]
+    yes_or_no: str
+
+    def require(self, kind: Kind, name: str, value: object, origin: str) -> None:
+        """Raises `ConfigurationError` if a setting of the table cannot be used."""
+        if name not in self.settings:
+            hint = f"settings of [{kind}]: {', '.join(self.settings)}"
+            raise ConfigurationError(f"{origin} is no setting.", hint=hint)
+        if name == self.yes_or_no and not isinstance(value, bool):
+            raise ConfigurationError(f"{origin} is {value!r}; it is true or false.")
+        if name == self.address and not str(value).startswith(self.schemes):
+            raise ConfigurationError(f"{origin} is {value!r}; expected http:// or https:// and a host.")
+        if isinstance(value, dict) and name not in self.secrets:
+            raise ConfigurationError(f"{origin} is a reference, but it is no secret.", hint="write the value")
+
+
+_SERVERS = {
+    "s3": _Server(
+        ("endpoint", "region", "access_key", "secret_key", "path_style", "ca_file"),
+        frozenset({"access_key", "secret_key"}),
+        address="endpoint",
+        schemes=("http://", "https://"),
+        yes_or_no="path_style",
+    ),
+    "schema_registry": _Server(
+        ("url", "username", "password", "register", "ca_file", "certificate_file", "key_file"),
+        frozenset({"username", "password"}),
+        address="url",
+        schemes=("http://", "https://", "mock://"),
+        yes_or_no="register",
+    ),
+}
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
@@ -529,12 +566,8 @@ def _setting(kind: Kind, name: str, value: object, origin: str, folder: Path) ->
             _require_for_spark(name, value, origin)
         case "retention":
             return _retention(name, value, origin)
-        case "s3":
-            _require_for_s3(name, value, origin)
-            if name == "ca_file":
-                return str(folder / Path(str(value)).expanduser())
-        case "schema_registry":
-            _require_for_registry(name, value, origin)
+        case "s3" | "schema_registry":
+            _SERVERS[kind].require(kind, name, value, origin)
             if name.endswith("_file"):
                 return str(folder / Path(str(value)).expanduser())
     if isinstance(value, dict):
@@ -551,29 +584,6 @@ def _retention(name: str, value: object, origin: str) -> str:
         raise ConfigurationError(f"{origin} is no setting.", hint=f"settings of [retention]: {', '.join(_RETENTION)}")
     durations.parse(str(value), origin)
     return str(value)
-
-
-def _require_for_s3(name: str, value: object, origin: str) -> None:
-    if name not in _S3:
-        raise ConfigurationError(f"{origin} is no setting.", hint=f"settings of [s3]: {', '.join(_S3)}")
-    if name == "path_style" and not isinstance(value, bool):
-        raise ConfigurationError(f"{origin} is {value!r}; it is true or false.")
-    if name == "endpoint" and not str(value).startswith(("http://", "https://")):
-        raise ConfigurationError(f"{origin} is {value!r}; expected http:// or https:// and a host.")
-    if isinstance(value, dict) and name not in _S3_SECRETS:
-        raise ConfigurationError(f"{origin} is a reference, but it is no secret.", hint="write the value")
-
-
-def _require_for_registry(name: str, value: object, origin: str) -> None:
-    if name not in _REGISTRY:
-        hint = f"settings of [schema_registry]: {', '.join(_REGISTRY)}"
-        raise ConfigurationError(f"{origin} is no setting.", hint=hint)
-    if name == "register" and not isinstance(value, bool):
-        raise ConfigurationError(f"{origin} is {value!r}; it is true or false.")
-    if name == "url" and not str(value).startswith(("http://", "https://", "mock://")):
-        raise ConfigurationError(f"{origin} is {value!r}; expected http:// or https:// and a host.")
-    if isinstance(value, dict) and name not in _REGISTRY_SECRETS:
-        raise ConfigurationError(f"{origin} is a reference, but it is no secret.", hint="write the value")
 
 
 def _require_for_spark(name: str, value: object, origin: str) -> None:
