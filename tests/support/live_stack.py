@@ -59,6 +59,15 @@ class LiveStack:
         return read_all(self.bootstrap, *topics, committed=committed)
 
 
+def kill_component(settings: Settings, name: str) -> int:
+    """SIGKILL of a component of a stack; returns the id of the process that it was."""
+    state = read_state(settings.run)
+    found = None if state is None else state.find(name)
+    assert found is not None, name
+    psutil.Process(found.pid).kill()
+    return found.pid
+
+
 def await_restart(settings: Settings, name: str, killed_pid: int, *, timeout_s: float = 90) -> ComponentState:
     """Until the runner has brought a component back."""
     end = time.monotonic() + timeout_s

@@ -24,8 +24,7 @@ from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.lifecycle import down, up
-from deltaworks.stack.state import read_state
-from tests.support.live_stack import reachable
+from tests.support.live_stack import kill_component, reachable
 
 ROOT = Path(__file__).parents[3]
 
@@ -114,11 +113,8 @@ class NewPipeline:
 
     def kill(self, *components: str) -> None:
         """SIGKILL of components of the stack, one after the other."""
-        state = read_state(self.settings.run)
         for component in components:
-            found = None if state is None else state.find(component)
-            assert found is not None, component
-            os.kill(found.pid, signal.SIGKILL)
+            kill_component(self.settings, component)
 
     def kill_driver(self, name: str) -> None:
         """SIGKILL of the driver of a pipeline."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,8 +12,7 @@ from deltaworks.settings import Settings
 from deltaworks.stack import ports
 from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.lifecycle import down, up
-from deltaworks.stack.state import read_state
-from tests.support.live_stack import await_restart
+from tests.support.live_stack import await_restart, kill_component
 from tests.system.kills.cluster import LAUNCH_S, RATE, REPLAYED, Check
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.sample_data import flowing
@@ -50,12 +47,9 @@ class _Platform:
 
     def kill(self, component: str) -> None:
         """SIGKILL; waits until it is back."""
-        state = read_state(self.settings.run)
-        found = None if state is None else state.find(component)
-        assert found is not None, component
-        os.kill(found.pid, signal.SIGKILL)
+        killed = kill_component(self.settings, component)
         self.check.kills["airflow"] += 1
-        await_restart(self.settings, component, found.pid)
+        await_restart(self.settings, component, killed)
 
 
 @contextmanager
