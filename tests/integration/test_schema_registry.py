@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from deltaworks.serdes.schemas import Reference, WriterSchema
 from deltaworks.settings import Settings
 from deltaworks.stack import ports, postgres, schema_registry
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
-from tests.support.live_stack import await_restart, listening
+from tests.support.live_stack import await_restart, listening, reachable
 
 NAME = "schema-registry"
 PATIENCE_S = 60
@@ -38,20 +40,24 @@ PROTOBUF = WriterSchema('syntax = "proto3";\nmessage Payment {\n  int64 id = 1;\
 JSON = WriterSchema('{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}', "JSON")
 
 
-def settings_of(home: Path) -> Settings:
-    """With ports that nobody has."""
-    return replace(own_settings(home), schema_registry_port=ports.free_ports(1)[0])
+@contextmanager
+def own_home() -> Iterator[Settings]:
+    """A home of its own, with ports that nobody has; what runs there is stopped in the end."""
+    with tempfile.TemporaryDirectory(prefix="deltaworks-schemas-") as folder:
+        home = reachable(Path(folder)) / "home"
+        settings = replace(own_settings(home), schema_registry_port=ports.free_ports(1)[0])
+        try:
+            yield settings
+        finally:
+            down(settings)
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    settings = settings_of(tmp_path_factory.mktemp("schemas") / "home")
-    stack = up(settings, only=[NAME], tethered=True)
-    assert set(stack.started) == {"postgres", "registry", NAME}
-    try:
+def running() -> Iterator[Settings]:
+    with own_home() as settings:
+        stack = up(settings, only=[NAME], tethered=True)
+        assert set(stack.started) == {"postgres", "registry", NAME}
         yield settings
-    finally:
-        down(settings)
 
 
 def told(settings: Settings) -> Settings:
@@ -168,12 +174,12 @@ def test_it_is_ready_for_the_password_of_its_home_only(running: Settings, tmp_pa
     assert not schema_registry.answers(replace(running, home=tmp_path))
 
 
-def test_another_home_does_not_start_one_on_the_same_port(running: Settings, tmp_path: Path) -> None:
-    other = replace(own_settings(tmp_path / "other"), schema_registry_port=running.schema_registry_port)
+def test_another_home_does_not_start_one_on_the_same_port(running: Settings) -> None:
+    port = running.schema_registry_port
 
-    with pytest.raises(StackError, match=rf"Port {running.schema_registry_port}, where {NAME} should listen, is used"):
-        up(other, only=[NAME], tethered=True)
-    down(other)
+    with own_home() as other:
+        with pytest.raises(StackError, match=rf"Port {port}, where {NAME} should listen, is used by {NAME} of the"):
+            up(replace(other, schema_registry_port=port), only=[NAME], tethered=True)
     assert process(running).state == "ready"
 
 
@@ -216,9 +222,13 @@ def test_it_comes_back_after_its_database_was_killed(running: Settings) -> None:
     assert client(running, register=False).id_of("survivors-value", USER) == number
 
 
-def test_down_keeps_the_ids_lost_passwords_are_made_anew_and_deleted_data_is_gone(tmp_path: Path) -> None:
+def test_down_keeps_the_ids_lost_passwords_are_made_anew_and_deleted_data_is_gone() -> None:
     """Its database is made in a PostgreSQL that was there before."""
-    settings = settings_of(tmp_path / "home")
+    with own_home() as settings:
+        go_through_it(settings)
+
+
+def go_through_it(settings: Settings) -> None:
     up(settings, only=["postgres"], tethered=True)
     up(settings, only=[NAME], tethered=True)
     numbers = [client(settings).id_of(f"{each.kind}-value", each) for each in (PROTOBUF, USER)]
