@@ -71,7 +71,20 @@ def client(settings: Settings, *, password: str = "", register: bool = True, tim
     options: dict[str, object] = {"basic.auth.user.info": f"{login.user}:{password or login.password}"}
     if timeout is not None:
         options |= {"timeout": timeout, "max.retries": 0}
-    return Registry(login.url, options=options, register=register)
+    _CLIENTS.append(Registry(login.url, options=options, register=register))
+    return _CLIENTS[-1]
+
+
+_CLIENTS: list[Registry] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """No client of a test keeps its connections."""
+    yield
+    while _CLIENTS:
+        with _CLIENTS.pop()._client:
+            pass
 
 
 def process(settings: Settings) -> Status:
@@ -177,9 +190,9 @@ def test_it_is_ready_for_the_password_of_its_home_only(running: Settings, tmp_pa
 def test_another_home_does_not_start_one_on_the_same_port(running: Settings) -> None:
     port = running.schema_registry_port
 
-    with own_home() as other:
-        with pytest.raises(StackError, match=rf"Port {port}, where {NAME} should listen, is used by {NAME} of the"):
-            up(replace(other, schema_registry_port=port), only=[NAME], tethered=True)
+    told = rf"Port {port}, where {NAME} should listen, is used by {NAME} of the"
+    with own_home() as other, pytest.raises(StackError, match=told):
+        up(replace(other, schema_registry_port=port), only=[NAME], tethered=True)
     assert process(running).state == "ready"
 
 
