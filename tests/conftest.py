@@ -24,6 +24,7 @@ _NEED_KAFKA = ("tests/spark", "tests/system/kills", "tests/system/recovery", "te
 """Folders whose tests start components."""
 _WITHOUT = {
     "tests/integration/test_object_store.py",
+    "tests/integration/test_schema_registry.py",
     "tests/integration/test_sql_server.py",
     "tests/system/recovery/test_forgetful_broker.py",
     "tests/system/soak/test_choices.py",

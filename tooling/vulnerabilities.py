@@ -1,8 +1,8 @@
 """Checks the locked packages for known vulnerabilities: `python -m tooling.vulnerabilities`.
 
 It asks the package index, whose JSON API repeats PyPI's advisory database (`vulnerabilities`). So it needs the network
-and an index with that API; a mirror that has only files does not do. Jars are not checked, because no repository of
-jars offers this.
+and an index with that API; a mirror that has only files does not do. Jars and modules of Go are not checked,
+because no repository of them offers this.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ KEYS: Mapping[str, str] = {
         *("spark_port", "spark_tasks", "spark_worker_cores", "spark_worker_memory", "hadoop_conf_dir"),
         *("control_url", "broker_options", "ivy_settings", "cores", "driver_memory", "max_records_per_batch"),
         *("max_bytes_per_batch", "query_memory_mb", "query_frame_mb", "query_seconds"),
-        *("start_offsets", "run_from", "supervisor", "docs_url", "tables", "storage"),
+        *("start_offsets", "run_from", "supervisor", "docs_url", "tables", "storage", "schema_registry_port"),
     )
 }
 """Key of a setting in the file -> its environment variable. The names of the keys are those of `Settings`."""
@@ -479,16 +479,34 @@ def with_own_s3(values: Values, file: Path) -> Values:
     Raises:
         ConfigurationError: the file cannot be used.
     """
-    if (document := _written_by_stack(file, "deltaworks up s3")) is None:
+    return _with_own(values, file, "s3", "endpoint", "deltaworks up s3")
+
+
+def with_own_schema_registry(values: Values, file: Path) -> Values:
+    """These values, and the access to the schema registry of the home's stack, unless they name another URL.
+
+    Args:
+        values: of variables and of `deltaworks.toml`.
+        file: a table `[schema_registry]`, as the stack writes it.
+
+    Raises:
+        ConfigurationError: the file cannot be used.
+    """
+    return _with_own(values, file, "schema_registry", "url", "deltaworks up schema-registry")
+
+
+def _with_own(values: Values, file: Path, kind: Kind, address: str, command: str) -> Values:
+    """These values, and a table that the stack has written, unless theirs has another address."""
+    if (document := _written_by_stack(file, command)) is None:
         return values
-    own = _settings("s3", _table(document.get("s3", {}), "s3", file), "s3", file)
-    if "endpoint" not in own:
-        raise ConfigurationError(f"{file} is not as the stack has written it.", hint="deltaworks up s3")
-    table: Table = ("s3", "")
+    own = _settings(kind, _table(document.get(kind, {}), kind, file), kind, file)
+    if address not in own:
+        raise ConfigurationError(f"{file} is not as the stack has written it.", hint=command)
+    table: Table = (kind, "")
     named = values.tables.get(table, {})
-    if named.get("endpoint", own["endpoint"]) != own["endpoint"]:
+    if named.get(address, own[address]) != own[address]:
         return values
-    origins = {(table, name): f"s3.{name} in {file}" for name in own}
+    origins = {(table, name): f"{kind}.{name} in {file}" for name in own}
     return replace(
         values, tables={**values.tables, table: {**own, **named}}, table_origins=origins | dict(values.table_origins)
     )

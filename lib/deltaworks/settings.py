@@ -68,6 +68,8 @@ class Settings:
     """Heap of the SQL server's JVM; DELTAWORKS_SQL_MEMORY_MB. Answers may take a part of it."""
     s3_port: int = 19333
     """Port of the object store; DELTAWORKS_S3_PORT. Its parts take the next eight, and one 10,000 away from those."""
+    schema_registry_port: int = 19081
+    """Port of the stack's schema registry; DELTAWORKS_SCHEMA_REGISTRY_PORT."""
     spark_port: int = 7077
     """Port of the master of the stack's Spark cluster; DELTAWORKS_SPARK_PORT. Its page and the workers take the next
     five."""
@@ -147,6 +149,7 @@ class Settings:
         home = _folder(env, "DELTAWORKS_HOME") or project / ".deltaworks"
         env = config.with_own_kafka(env, cls.kafka_access_in(home))
         env = config.with_own_s3(env, cls.s3_access_in(home))
+        env = config.with_own_schema_registry(env, cls.schema_registry_access_in(home))
         env = config.with_own_spark(env, cls.spark_access_in(home))
         code = _folder(env, "DELTAWORKS_CODE")
         user_cache = _folder(env, "XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache"
@@ -170,6 +173,7 @@ class Settings:
             sql_password=env.get("DELTAWORKS_SQL_PASSWORD") or None,
             sql_memory_mb=_number(env, "DELTAWORKS_SQL_MEMORY_MB", default.sql_memory_mb),
             s3_port=_port(env, "DELTAWORKS_S3_PORT", default.s3_port),
+            schema_registry_port=_port(env, "DELTAWORKS_SCHEMA_REGISTRY_PORT", default.schema_registry_port),
             spark_port=_port(env, "DELTAWORKS_SPARK_PORT", default.spark_port),
             spark_worker_cores=_number(
                 env, "DELTAWORKS_SPARK_WORKER_CORES", os.cpu_count() or default.spark_worker_cores
@@ -240,6 +244,7 @@ class Settings:
             "DELTAWORKS_SQL_USER": self.sql_user,
             "DELTAWORKS_SQL_MEMORY_MB": self.sql_memory_mb,
             "DELTAWORKS_S3_PORT": self.s3_port,
+            "DELTAWORKS_SCHEMA_REGISTRY_PORT": self.schema_registry_port,
             "DELTAWORKS_SPARK_PORT": self.spark_port,
             "DELTAWORKS_SPARK_WORKER_CORES": self.spark_worker_cores,
             "DELTAWORKS_SPARK_WORKER_MEMORY": self.spark_worker_memory,
@@ -368,7 +373,7 @@ class Settings:
     @property
     def private(self) -> tuple[Path, ...]:
         """The folders that a home has from the beginning; only its user can access them."""
-        of_components = (self.kafka, self.sql, self.s3, self.spark, self.jars)
+        of_components = (self.kafka, self.sql, self.s3, self.schema_registry, self.spark, self.jars)
         return (self.pipelines, self.local_tables, self.archives, self.logs, *of_components)
 
     @property
@@ -390,6 +395,11 @@ class Settings:
     def s3(self) -> Path:
         """Data and keys of the object store."""
         return self.home / "s3"
+
+    @property
+    def schema_registry(self) -> Path:
+        """Configuration and passwords of the schema registry; its data is in PostgreSQL."""
+        return self.home / "schema-registry"
 
     @property
     def spark(self) -> Path:
@@ -458,6 +468,11 @@ class Settings:
     def s3_access_in(home: Path) -> Path:
         """How the object store of the stack is reached: `[s3]`, as in `deltaworks.toml`."""
         return home / "s3" / "access.toml"
+
+    @staticmethod
+    def schema_registry_access_in(home: Path) -> Path:
+        """How the schema registry of the stack is reached: `[schema_registry]`, as in `deltaworks.toml`."""
+        return home / "schema-registry" / "access.toml"
 
     @staticmethod
     def spark_access_in(home: Path) -> Path:

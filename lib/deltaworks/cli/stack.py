@@ -34,7 +34,7 @@ def up(
         list[str] | None,
         typer.Argument(
             help="Components to start, with what they need, such as `kafka`, `sql` for BI tools, `s3`, an object "
-            "store, or `spark`, a cluster; default: all but the last three."
+            "store, `schema-registry`, or `spark`, a cluster; default: all but the last four."
         ),
     ] = None,
     secured: Annotated[
@@ -68,6 +68,8 @@ def up(
         out.print(Text(f"SQL  {login.url}  user {login.user}, password {password}"))
     if (login := stack.s3) is not None:
         out.print(Text(f"S3  {login.url}  keys in {login.file}"))
+    if (login := stack.schema_registry) is not None:
+        out.print(Text(f"Schema registry  {login.url}  user {login.user}, password in {login.file}"))
     if (login := stack.spark) is not None:
         from deltaworks.stack import spark
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from deltaworks.errors import ConfigurationError, ConflictError, SchemasUnavailableError
 from deltaworks.serdes.schemas import Kind, Reference, Registered, WriterSchema, unknown
@@ -41,7 +41,9 @@ class Registry:
         """The schema with an id; raises `SerializationError` if there is none."""
         if number not in self._by_id:
             try:
-                self._by_id[number] = self._asked(lambda: self._schema_of_id(number), f"schema {number}")
+                self._by_id[number] = self._asked(
+                    lambda: self._whole(self._client.get_schema(number)), f"schema {number}"
+                )
             except _NotFoundError:
                 raise unknown(number, self._url) from None
         return self._by_id[number]
@@ -63,34 +65,24 @@ class Registry:
         """The newest version of a subject, asked for each time."""
 
         def ask() -> Registered:
+            self._client.clear_latest_caches()
             found = self._client.get_latest_version(subject)
-            return Registered(int(found.schema_id), self._whole(found.schema, self._latest_of(subject)), found.version)
+            return Registered(int(found.schema_id), self._whole(found.schema), found.version)
 
         try:
             return self._asked(ask, f"subject '{subject}'")
         except _NotFoundError:
             return None
 
-    def _schema_of_id(self, number: int) -> WriterSchema:
-        return self._whole(self._client.get_schema(number), lambda form: self._client.get_schema(number, fmt=form))
-
-    def _latest_of(self, subject: str) -> Callable[[str], Any]:
-        return lambda form: self._client.get_latest_version(subject, fmt=form).schema
-
-    def _whole(self, schema: Any, formed: Callable[[str], Any]) -> WriterSchema:
-        """With its references; a `.proto` file as a descriptor, so that nobody needs a compiler."""
-        kind: Kind = schema.schema_type or "AVRO"
-        text = formed("serialized").schema_str if kind == "PROTOBUF" else schema.schema_str
+    def _whole(self, schema: Any) -> WriterSchema:
+        """With its references, and as it was registered: descriptors that registries make of `.proto` files may lack
+        options, or fail."""
         references = []
         for each in schema.references or ():
-            form: Literal["serialized"] | None = "serialized" if kind == "PROTOBUF" else None
-            found = self._client.get_version(each.subject, each.version, True, form).schema
-
-            def again(form: str, each: Any = each) -> Any:
-                return self._client.get_version(each.subject, each.version, True, form).schema
-
-            references.append(Reference(each.name, self._whole(found, again), each.subject, each.version))
-        return WriterSchema(text, kind, tuple(references))
+            found = self._client.get_version(each.subject, each.version, True).schema
+            references.append(Reference(each.name, self._whole(found), each.subject, each.version))
+        kind: Kind = schema.schema_type or "AVRO"
+        return WriterSchema(schema.schema_str, kind, tuple(references))
 
     def _id(self, subject: str, schema: WriterSchema) -> int:
         theirs = self._theirs(schema)

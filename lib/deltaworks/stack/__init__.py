@@ -5,8 +5,10 @@
 - `lifecycle`: up, down, status; `runner`: the process that keeps the components running; `state`: what the two exchange
 - `native`: the runner's questions about each component; `kafka`, `postgres`, `airflow`: the answers, and the secrets
 - `sql`: the SQL server, in which clients of JDBC read the tables; `seaweedfs`: an object store, and its keys;
-  `spark`: a cluster of Spark; `credentials`: a login for a component
+  `schema_registry`: a schema registry, and its database; `spark`: a cluster of Spark; `credentials`: a login for a
+  component
 - `registry`: migrates the registry's tables; `airflow_api`: a client of Airflow's REST API
-- `java`, `jars`, `ivy`: finds a Java; jars and their locks; downloads them; `wheels`: a program in a locked package
+- `java`, `jars`, `ivy`: finds a Java; jars and their locks; downloads them; `wheels`: a program in a locked package;
+  `go`: a program that is built from locked modules
 - `ports`: finds free ports; `tether`: ends a process with the one that started it
 """

@@ -20,7 +20,8 @@ class Software(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A program: its version, and how it runs natively and as a container."""
 
     version: str
-    image: str
+    image: str = ""
+    """Empty: it runs natively only."""
     settings: dict[str, str] = {}
     """Its configuration: environment variables or options; `$names` depend on where it runs."""
 
@@ -29,9 +30,9 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A process around the pipelines, or a step that other components need first."""
 
     name: str
-    software: Literal["kafka", "postgres", "airflow", "seaweedfs", "spark", "deltaworks"]
+    software: Literal["kafka", "postgres", "airflow", "seaweedfs", "axonops", "spark", "deltaworks"]
     command: tuple[str, ...]
-    ready: Literal["admin", "login", "http", "heartbeat", "answers", "sql", "s3", "spark", "exit"]
+    ready: Literal["admin", "login", "http", "heartbeat", "answers", "sql", "s3", "schemas", "spark", "exit"]
     """How to check that others can use it."""
     ready_timeout_s: float
     stop_signal: Literal["SIGTERM", "SIGINT"]

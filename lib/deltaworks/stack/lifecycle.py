@@ -21,7 +21,7 @@ from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.files import alone
 from deltaworks.names import FILE
 from deltaworks.settings import Settings
-from deltaworks.stack import airflow, ports, runner, seaweedfs, spark
+from deltaworks.stack import airflow, ports, runner, schema_registry, seaweedfs, spark
 from deltaworks.stack.components import Component, Report
 from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.native import NativeHost
@@ -60,6 +60,8 @@ class Stack:
     """The login for the SQL server, if it is among them."""
     s3: Credentials | None
     """The keys for the object store, if it is among them."""
+    schema_registry: Credentials | None
+    """The login for the schema registry, if it is among them."""
     spark: Credentials | None
     """The secret of the Spark cluster, if it is among them."""
     seconds: float
@@ -124,6 +126,7 @@ def up(
         login = airflow.credentials(settings) if any(c.software == "airflow" for c in chosen) else None
         reader = sql.credentials(settings) if any(c.ready == "sql" for c in chosen) else None
         keys = seaweedfs.credentials(settings) if any(c.ready == "s3" for c in chosen) else None
+        schemas = schema_registry.credentials(settings) if any(c.ready == "schemas" for c in chosen) else None
         secret = spark.credentials(settings) if any(c.ready == "spark" for c in chosen) else None
         try:
             _prepare(host, new, report)
@@ -147,6 +150,7 @@ def up(
         credentials=login,
         sql=reader,
         s3=keys,
+        schema_registry=schemas,
         spark=secret,
         seconds=clock.ticks_s() - begin,
     )

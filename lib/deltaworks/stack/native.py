@@ -1,6 +1,6 @@
 """Answers the questions of the runner and `up` about each component on this machine, with one `match` per question.
 
-The answers are in `kafka.py`, `postgres.py`, `airflow.py`, `seaweedfs.py`, `spark.py` and `sql`.
+The answers are in `kafka.py`, `postgres.py`, `airflow.py`, `seaweedfs.py`, `schema_registry.py`, `spark.py` and `sql`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _VARIABLES = {
     "airflow_port": "DELTAWORKS_AIRFLOW_PORT=<port>",
     "sql_port": "DELTAWORKS_SQL_PORT=<port>",
     "s3_port": "DELTAWORKS_S3_PORT=<port>",
+    "schema_registry_port": "DELTAWORKS_SCHEMA_REGISTRY_PORT=<port>",
     "spark_port": "DELTAWORKS_SPARK_PORT=<the first of six ports>",
 }
 
@@ -120,6 +121,10 @@ class NativeHost:
                 from deltaworks.stack import seaweedfs
 
                 seaweedfs.prepare(self.settings, report)
+            case "axonops":
+                from deltaworks.stack import schema_registry
+
+                schema_registry.prepare(self.settings, self.components.software["axonops"], report)
             case "spark":
                 from deltaworks.stack import spark
 
@@ -170,7 +175,7 @@ class NativeHost:
 
                 own = airflow.environment(self.settings, self.components.software["airflow"])
                 return Launch(command=_python(component), environment=self.settings.process_environment() | own)
-            case "deltaworks":
+            case "axonops" | "deltaworks":
                 return Launch(command=_python(component), environment=self.settings.process_environment())
             case _:
                 assert_never(component.software)
@@ -217,6 +222,10 @@ class NativeHost:
                 from deltaworks.stack import seaweedfs
 
                 return seaweedfs.answers(self.settings, self.components.software["seaweedfs"])
+            case "schemas":
+                from deltaworks.stack import schema_registry
+
+                return schema_registry.answers(self.settings)
             case "spark":
                 from deltaworks.stack import spark
 

@@ -25,7 +25,7 @@ from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.wheels import ensure_program
 
 REGION = "us-east-1"
-_NAME, _PROGRAM = "seaweedfs", "weed"
+_NAME, _PROGRAM = "seaweedfs", "bin/weed"
 _LOOPBACK = "127.0.0.1"
 _PARTS = (
     *("s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc"),

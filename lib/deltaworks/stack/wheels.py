@@ -29,7 +29,7 @@ def ensure_program(settings: Settings, name: str, program: str, report: Report =
     Args:
         settings: name the locks and the cache.
         name: of the lock, `<name>-constraints.txt`.
-        program: file name of the program.
+        program: path of the program in the package.
         report: gets a line before a download.
 
     Raises:
@@ -39,7 +39,7 @@ def ensure_program(settings: Settings, name: str, program: str, report: Report =
     lock = settings.infra / f"{name}-constraints.txt"
     cache = settings.cache / name
     folder = cache / hashlib.sha256(lock.read_bytes()).hexdigest()[:32]
-    found = folder / "bin" / program
+    found = folder / program
     if found.is_file():
         return found
     cache.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def ensure_program(settings: Settings, name: str, program: str, report: Report =
             with tempfile.TemporaryDirectory(dir=cache, prefix=".download-") as temporary:
                 new = Path(temporary) / "package"
                 _install(settings, lock, new)
-                if not os.access(new / "bin" / program, os.X_OK):
+                if not os.access(new / program, os.X_OK):
                     raise StackError(f"The package of {lock} has no program {program}.")
                 shutil.rmtree(folder, ignore_errors=True)
                 new.rename(folder)

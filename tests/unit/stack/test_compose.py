@@ -23,6 +23,8 @@ from deltaworks.stack.sql import client as sql_client
 ROOT = Path(__file__).parents[3]
 HERE = Settings(project=ROOT, home=ROOT, infra=ROOT / "infra", cache=ROOT)
 COMPONENTS = read_components(ROOT / "infra")
+SERVICES = {name: each for name, each in COMPONENTS.by_name.items() if COMPONENTS.software[each.software].image}
+"""The components that have an image."""
 UNLIMITED = (client.NAME, "airflow-scheduler", "spark-worker-1", "spark-worker-2")
 """Where streams and replays run, and their tasks."""
 JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
@@ -48,11 +50,12 @@ def services() -> dict[str, Any]:
     return found
 
 
-def test_every_component_is_a_service(services: dict[str, Any]) -> None:
-    assert list(services) == list(COMPONENTS.by_name)
+def test_every_component_with_an_image_is_a_service(services: dict[str, Any]) -> None:
+    assert list(services) == list(SERVICES)
+    assert COMPONENTS.by_name.keys() - SERVICES.keys() == {"schema-registry"}
 
 
-@pytest.mark.parametrize("component", COMPONENTS.by_name.values(), ids=lambda component: component.name)
+@pytest.mark.parametrize("component", SERVICES.values(), ids=lambda component: component.name)
 def test_a_service_starts_waits_and_stops_like_its_component(services: dict[str, Any], component: Component) -> None:
     service = services[component.name]
     own_image = component.software in ("kafka", "postgres", "seaweedfs")
@@ -77,7 +80,7 @@ def test_a_service_starts_waits_and_stops_like_its_component(services: dict[str,
     assert service.get("mem_limit") == (None if component.name in UNLIMITED else f"{2 * component.memory_mb}m")
 
 
-@pytest.mark.parametrize("component", COMPONENTS.by_name.values(), ids=lambda component: component.name)
+@pytest.mark.parametrize("component", SERVICES.values(), ids=lambda component: component.name)
 def test_a_service_is_healthy_when_its_component_is_ready(services: dict[str, Any], component: Component) -> None:
     check = services[component.name].get("healthcheck")
     if component.ready == "exit":

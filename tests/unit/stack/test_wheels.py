@@ -45,34 +45,34 @@ def asked(settings: Settings) -> list[str]:
 def test_a_program_is_downloaded_once_by_the_hashes_of_its_lock(settings: Settings) -> None:
     told: list[str] = []
 
-    found = ensure_program(settings, "x", "tool", told.append)
+    found = ensure_program(settings, "x", "bin/tool", told.append)
 
     assert found.read_text() == "x-bin==1 --hash=sha256:aa\n"
-    assert found == ensure_program(settings, "x", "tool", told.append)
+    assert found == ensure_program(settings, "x", "bin/tool", told.append)
     assert told == ["x: downloading x-bin==1"]
     (options,) = asked(settings)
     assert options.startswith("--quiet --no-deps --require-hashes --only-binary :all: --target ")
 
 
 def test_another_version_is_kept_beside_the_first(settings: Settings) -> None:
-    first = ensure_program(settings, "x", "tool")
+    first = ensure_program(settings, "x", "bin/tool")
     (settings.infra / "x-constraints.txt").write_text("x-bin==2 --hash=sha256:bb\n")
 
-    second = ensure_program(settings, "x", "tool")
+    second = ensure_program(settings, "x", "bin/tool")
 
     assert [each.read_text().split()[0] for each in (first, second)] == ["x-bin==1", "x-bin==2"]
 
 
 @pytest.mark.parametrize(
     ("lock", "error"),
-    [("refused==1", r"cannot be installed[^$]*the hash does not match"), ("useless==1", "has no program tool")],
+    [("refused==1", r"cannot be installed[^$]*the hash does not match"), ("useless==1", "has no program bin/tool")],
 )
 def test_what_is_refused_or_has_no_program_is_not_kept(settings: Settings, lock: str, error: str) -> None:
     (settings.infra / "x-constraints.txt").write_text(f"{lock}\n")
 
     for _ in range(2):
         with pytest.raises(StackError, match=error):
-            ensure_program(settings, "x", "tool")
+            ensure_program(settings, "x", "bin/tool")
 
     assert len(asked(settings)) == 2
     assert [path.name for path in (settings.cache / "x").iterdir()] == [".lock"]

@@ -43,6 +43,15 @@ def test_every_jar_of_the_locks_is_listed_with_its_hash(listed: dict[str, dict[s
     assert found == expected, "run `make bom`"
 
 
+def test_every_module_of_go_is_listed_and_has_a_checksum(listed: dict[str, dict[str, Any]]) -> None:
+    found = {purl.removeprefix("pkg:golang/") for purl in listed if purl.startswith("pkg:golang/")}
+    sums = (ROOT / "infra/axonops/go.sum").read_text()
+
+    assert "github.com/axonops/axonops-schema-registry@v0.2.1" in found
+    assert len(found) == len(re.findall(r" v\d", (ROOT / "infra/axonops/go.mod").read_text()))
+    assert [module for module in found if f"{module.replace('@', ' ')} h1:" not in sums] == []
+
+
 def test_every_licence_is_known(listed: dict[str, dict[str, Any]]) -> None:
     unknown = [purl for purl, component in listed.items() if licence_of(component) == bill_of_materials.UNKNOWN]
 
@@ -54,6 +63,8 @@ def test_every_entry_of_the_table_has_a_reason_and_is_needed() -> None:
 
     assert [name for part in table.values() for name, entry in part.items() if not entry["reason"]] == []
     assert table["python"].keys() <= {package.name for package in python_lock.read(ROOT)}
+    modules = (ROOT / "infra/axonops/go.mod").read_text()
+    assert [path for path in table["modules"] if f"{path} v" not in modules] == []
 
 
 def test_the_committed_files_are_what_is_written_now() -> None:

@@ -79,7 +79,7 @@ def test_the_exit_code_says_whether_something_is_open(
     code: int,
 ) -> None:
     (tmp_path / "infra").mkdir()
-    for lock in ("build", "seaweedfs"):
+    for lock in ("build", "seaweedfs", "go"):
         (tmp_path / f"infra/{lock}-constraints.txt").write_text("")
     (tmp_path / "constraints.txt").write_text("jinja2==3.1.5\n")
     (tmp_path / ACCEPTED).write_text("")

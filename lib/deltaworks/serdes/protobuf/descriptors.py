@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deltaworks.errors import ConfigurationError
+from deltaworks.serdes.protobuf.text import text_of
 from deltaworks.serdes.schemas import Reference, WriterSchema
 
 Source = str | bytes | Path
@@ -268,4 +269,5 @@ def _writer_schema(file: Any) -> WriterSchema:
     references = tuple(
         Reference(each.name, _writer_schema(each)) for each in file.dependencies if not each.name.startswith(_BUILT_IN)
     )
-    return WriterSchema(base64.b64encode(file.serialized_pb).decode(), "PROTOBUF", references)
+    text = text_of(_file_proto(file.serialized_pb)) or base64.b64encode(file.serialized_pb).decode()
+    return WriterSchema(text, "PROTOBUF", references)

@@ -206,6 +206,8 @@ class Protobuf(InRegistry[T]):
         writer = self._binding.schemas.by_id(number)
         if writer.kind != "PROTOBUF":
             raise SerializationError(f"a record names schema {number}, which is {writer.kind} and not Protobuf")
+        if tuple(path) == self._descriptors.path and writer.fingerprint == self.writer_schema.fingerprint:
+            return  # its own, without a compiler
         try:
             found = of_writer(writer, path)
             before = described(found.descriptor)
