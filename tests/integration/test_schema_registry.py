@@ -154,9 +154,7 @@ def test_nothing_of_a_protobuf_schema_is_lost(running: Settings) -> None:
     found = client(running).by_id(number)
 
     assert _compiled(found.text, (), {}) == _compiled(SHOP.text, (), {})
-    latest = client(running).latest("shop-value")
-    assert latest is not None
-    assert latest.schema == found
+    assert [each.schema for each in client(running).versions("shop-value")] == [found]
 
 
 def test_a_protobuf_schema_comes_with_what_it_imports(running: Settings) -> None:
@@ -216,12 +214,11 @@ def test_a_wider_message_is_registered_and_read_by_an_older_one(running: Setting
 def test_the_newest_version_is_that_of_others_too(running: Settings) -> None:
     one, other = client(running), client(running)
     one.id_of("news-value", USER)
-    assert one.latest("news-value") is not None
+    assert [each.version for each in one.versions("news-value")] == [1]
 
     number = other.id_of("news-value", WIDER)
 
-    latest = one.latest("news-value")
-    assert latest is not None
+    latest = one.versions("news-value")[-1]
     assert (latest.id, latest.version) == (number, 2)
 
 
@@ -241,13 +238,32 @@ def test_the_newest_version_is_told_and_an_incompatible_one_refused(running: Set
     narrower = WriterSchema('{"type":"record","name":"User","fields":[{"name":"id","type":"int"}]}', "AVRO")
     number = registry.id_of("versions-value", WIDER)
 
+    said = "it is not BACKWARD compatible with the versions that are there"
+    assert registry.refusal("versions-value", narrower) == said
     with pytest.raises(ConflictError, match="refuses a schema of subject 'versions-value'"):
         registry.id_of("versions-value", narrower)
 
-    latest = registry.latest("versions-value")
-    assert latest is not None
+    latest = registry.versions("versions-value")[-1]
     assert (latest.id, latest.version, fields(latest.schema)) == (number, 2, fields(WIDER))
-    assert registry.latest("nobody-value") is None
+    assert registry.versions("nobody-value") == []
+
+
+def test_what_would_be_refused_is_known_before(running: Settings) -> None:
+    """Nothing is registered by asking."""
+    registry = client(running)
+    registry.id_of("asked-value", USER)
+
+    assert registry.refusal("asked-value", WIDER) is None
+    assert registry.refusal("unknown-value", ORDER) is None
+    assert [each.version for each in registry.versions("asked-value")] == [1]
+    assert registry.versions("unknown-value") == []
+    closed = client(running, register=False)
+    assert closed.refusal("asked-value", USER) is None
+    assert "is not registered under subject 'asked-value'" in (closed.refusal("asked-value", WIDER) or "")
+    broken = registry.refusal("asked-value", WriterSchema('{"type":"record"}', "AVRO")) or ""
+    assert "refuses the compatibility of a schema of subject 'asked-value'" in broken
+    registry._client.set_compatibility("asked-value", "NONE")
+    assert registry.refusal("asked-value", WriterSchema('"string"', "AVRO")) is None
 
 
 def test_who_works_in_the_home_reaches_it_with_its_settings(running: Settings, tmp_path: Path) -> None:
@@ -263,7 +279,7 @@ def test_another_password_is_refused(running: Settings) -> None:
         client(running, password="wrong").id_of("foreign-value", USER)
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"{schema_registry.credentials(running).url}/subjects")
-    assert client(running).latest("foreign-value") is None
+    assert client(running).versions("foreign-value") == []
 
 
 def test_it_listens_on_this_machine_only_and_nothing_shows_a_password(running: Settings) -> None:
@@ -357,7 +373,7 @@ def go_through_it(settings: Settings) -> None:
     assert again == numbers
     assert schema_registry.credentials(settings).password != before.password
     with pytest.raises(SchemasUnavailableError, match="answers 401"):
-        client(settings, password=before.password).latest("USER-value")
+        client(settings, password=before.password).versions("USER-value")
 
     down(settings, delete_data=True)
     assert not settings.home.exists()

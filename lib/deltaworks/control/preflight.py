@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deltaworks import listeners
-from deltaworks.control import checkpoint, cluster, jobs, lineage, place, topics
+from deltaworks.control import checkpoint, cluster, jobs, lineage, place, schemas, topics
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.code import Code
 from deltaworks.control.launchers import Launchers, launcher
@@ -63,7 +63,7 @@ def preflight(
     take_over: bool = False,
     launchers: Launchers = launcher,
 ) -> None:
-    """Checks everything that would make a driver fail; creates missing topics.
+    """Checks everything that would make a driver fail; creates missing topics and registers new schemas.
 
     Args:
         take_over: the pipeline may belong to another home on this Kafka.
@@ -77,6 +77,8 @@ def preflight(
         KafkaTopicError: a topic is missing, or does not fit the pipeline.
         IncompatibleCheckpointError: the checkpoint belongs to another plan.
         LineageError: the pipeline belongs to another home on this Kafka.
+        ConflictError: a format does not fit the schema registry.
+        SchemasUnavailableError: the schema registry does not answer.
     """
     _check_options(settings, options, launchers)
     pipeline = jobs.load(settings, name)
@@ -93,12 +95,20 @@ def preflight(
     if not take_over:
         home = str(settings.home)
         lineage.require_ours(kafka, name, None if kept is None else kept.lineage, home)
+    formats = schemas.check(plan, jobs.schemas_of(settings, name))
     short = admin.short_transactions(admin.transaction_timeout_ms(kafka))
     admin.create_topics(kafka, checked.missing)  # last: nothing changes before all checks have passed
     report(f"created {', '.join(checked.missing_names)}" if checked.missing else "all topics exist")
     if checked.empty:
         report(f"check the spelling of {', '.join(checked.empty)} if it should have existed: the pipeline reads it")
-    for line in (*checked.different, *map(topics.grown_line, checked.grown.items()), *([short] if short else [])):
+    if registered := formats.register(jobs.schemas_of(settings, name)):
+        report(f"schemas registered: {', '.join(registered)}")
+    for line in (
+        *checked.different,
+        *formats.lines,
+        *map(topics.grown_line, checked.grown.items()),
+        *([short] if short else []),
+    ):
         report(line)
     report(f"{sum(found.tasks)} tasks; {'goes on with its checkpoint' if kept else 'starts with a new checkpoint'}")
     cores = checkpoint.usable(plan, found.tasks, pipeline.shards(settings.cores))

@@ -69,8 +69,7 @@ class Kept:
 
     def id_of(self, subject: str, schema: WriterSchema) -> int:
         """The id of a schema under a subject."""
-        said = hashlib.sha256(f"{subject}\n{schema.fingerprint}".encode()).hexdigest()
-        name = f"subjects/{said}.json"
+        name = self._of_subject(subject, schema)
         if (kept := self._files.get(name)) is not None:
             return self._decoded(name, kept.data, _Id).id
         number = self._behind.id_of(subject, schema)
@@ -78,9 +77,15 @@ class Kept:
         self._files.put_if_absent(name, msgspec.json.encode(_Id(FORMAT, number, subject)))
         return number
 
-    def latest(self, subject: str) -> Registered | None:
-        """The newest version of a subject, which only the registry knows."""
-        return self._behind.latest(subject)
+    def versions(self, subject: str) -> list[Registered]:
+        """All versions of a subject, which only the registry knows."""
+        return self._behind.versions(subject)
+
+    def refusal(self, subject: str, schema: WriterSchema) -> str | None:
+        """Why a schema would be refused; one that is kept would not."""
+        if self._files.get(self._of_subject(subject, schema)) is not None:
+            return None
+        return self._behind.refusal(subject, schema)
 
     def check(self, number: int, found: WriterSchema) -> None:
         """Compares what somebody says of an id with what is kept; raises `ConflictError` if it is another schema."""
@@ -92,6 +97,11 @@ class Kept:
                 hint="the folder belongs to another registry, or the registry was made anew; records that are there"
                 " are only read with the schemas that they were written with",
             )
+
+    @staticmethod
+    def _of_subject(subject: str, schema: WriterSchema) -> str:
+        said = hashlib.sha256(f"{subject}\n{schema.fingerprint}".encode()).hexdigest()
+        return f"subjects/{said}.json"
 
     def _decoded(self, name: str, data: bytes, kind: type[T]) -> T:
         return formats.decode(

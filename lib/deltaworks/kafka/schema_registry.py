@@ -61,18 +61,50 @@ class Registry:
                 ) from None
         return self._ids[key]
 
-    def latest(self, subject: str) -> Registered | None:
-        """The newest version of a subject, asked for each time."""
+    def versions(self, subject: str) -> list[Registered]:
+        """All versions of a subject, asked for each time."""
 
-        def ask() -> Registered:
-            self._client.clear_latest_caches()
-            found = self._client.get_latest_version(subject)
-            return Registered(int(found.schema_id), self._whole(found.schema), found.version)
+        def ask() -> list[Registered]:
+            found = [self._client.get_version(subject, each) for each in sorted(self._client.get_versions(subject))]
+            return [Registered(int(each.schema_id), self._whole(each.schema), each.version) for each in found]
 
         try:
             return self._asked(ask, f"subject '{subject}'")
         except _NotFoundError:
+            return []
+
+    def refusal(self, subject: str, schema: WriterSchema) -> str | None:
+        """Why a schema would be refused: it is not compatible, or not there and not to be registered."""
+        if not self._register:
+            try:
+                self.id_of(subject, schema)
+            except ConfigurationError as error:
+                return error.message
             return None
+        if self._url.startswith("mock:"):
+            return None  # it takes all
+
+        def ask() -> str | None:
+            if self._client.test_compatibility_all_versions(subject, self._theirs(schema, register=False)):
+                return None
+            return f"it is not {self._level(subject)} compatible with the versions that are there"
+
+        try:
+            return self._asked(ask, f"the compatibility of a schema of subject '{subject}'")
+        except _NotFoundError:  # the first one of its subject, or of one that it refers to
+            return None
+        except ConflictError as error:
+            return error.message
+
+    def _level(self, subject: str) -> str:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        try:
+            return str(self._client.get_compatibility(subject))
+        except SchemaRegistryError as error:
+            if error.http_status_code != _NOT_FOUND:
+                raise
+            return str(self._client.get_compatibility())
 
     def _whole(self, schema: Any) -> WriterSchema:
         """With its references, and as it was registered: descriptors that registries make of `.proto` files may lack
@@ -85,19 +117,19 @@ class Registry:
         return WriterSchema(schema.schema_str, kind, tuple(references))
 
     def _id(self, subject: str, schema: WriterSchema) -> int:
-        theirs = self._theirs(schema)
+        theirs = self._theirs(schema, register=self._register)
         if self._register:
             return int(self._client.register_schema(subject, theirs))
         return int(self._client.lookup_schema(subject, theirs).schema_id)
 
-    def _theirs(self, schema: WriterSchema) -> Any:
+    def _theirs(self, schema: WriterSchema, *, register: bool) -> Any:
         from confluent_kafka.schema_registry import Schema, SchemaReference
 
         references = []
         for each in schema.references:
             subject = each.subject or each.name
-            inner = self._theirs(each.schema)
-            if self._register:
+            inner = self._theirs(each.schema, register=register)
+            if register:
                 self._client.register_schema(subject, inner)
             version = self._client.lookup_schema(subject, inner).version
             references.append(SchemaReference(each.name, subject, version))

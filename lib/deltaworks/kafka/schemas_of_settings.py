@@ -42,9 +42,13 @@ class SchemasOfSettings:
         """The id of a schema under a subject; raises as `Registry` and `Kept` do."""
         return self._schemas.id_of(subject, schema)
 
-    def latest(self, subject: str) -> Registered | None:
-        """The newest version of a subject, which only the registry knows."""
-        return self._schemas.latest(subject)
+    def versions(self, subject: str) -> list[Registered]:
+        """All versions of a subject, which only the registry knows."""
+        return self._schemas.versions(subject)
+
+    def refusal(self, subject: str, schema: WriterSchema) -> str | None:
+        """Why a schema would be refused; raises as `Registry` does."""
+        return self._schemas.refusal(subject, schema)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As text: how its store is reached, and where its copies are, the other process knows better."""

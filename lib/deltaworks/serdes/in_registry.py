@@ -42,6 +42,11 @@ class InRegistry(Generic[T]):
         """The schema as a registry has it."""
         raise NotImplementedError
 
+    @property
+    def registered_as(self) -> str | None:
+        """The subject of its schema, once it is bound; None: its records name no schema."""
+        return self._binding.subject(self.subject, self.record) if self.registry else None
+
     def bind(self, schemas: Schemas, topic: str | None, is_key: bool) -> Self:
         """The same serde with a registry; `serdes.schemas.bound` calls it."""
         new = self.__class__.__new__(self.__class__)
@@ -85,12 +90,12 @@ class InRegistry(Generic[T]):
         if not self.registry:
             return body
         if self._header is None:
-            subject = self._binding.subject(self.subject, self._record)
-            self._header = wire.header(self._binding.schemas.id_of(subject, self.writer_schema)) + self._place
+            number = self._binding.schemas.id_of(self.registered_as or "", self.writer_schema)
+            self._header = wire.header(number) + self._place
         return self._header + body
 
     @property
-    def _record(self) -> str:
+    def record(self) -> str:
         """The name of a record, for the subject."""
         raise NotImplementedError
 

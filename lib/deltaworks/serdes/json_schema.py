@@ -123,7 +123,7 @@ class JsonSchema(InRegistry[T]):
         return self._with_header(body)
 
     @property
-    def _record(self) -> str:
+    def record(self) -> str:
         return str(self._schema.get("title", type_name(self.type)))
 
     def _read(self, data: bytes, number: int | None) -> T:

@@ -87,8 +87,15 @@ class Schemas(Protocol):
             SchemasUnavailableError: the registry does not answer.
         """
 
-    def latest(self, subject: str) -> Registered | None:
-        """The newest version of a subject; None: there is no such subject.
+    def versions(self, subject: str) -> list[Registered]:
+        """All versions of a subject, oldest first; empty: there is no such subject.
+
+        Raises:
+            SchemasUnavailableError: the registry does not answer.
+        """
+
+    def refusal(self, subject: str, schema: WriterSchema) -> str | None:
+        """Why `id_of` would be refused, in words; None: it would not.
 
         Raises:
             SchemasUnavailableError: the registry does not answer.
@@ -129,10 +136,14 @@ class InMemory:
                 versions.append(number)
             return number
 
-    def latest(self, subject: str) -> Registered | None:
-        """The schema that was registered last."""
-        versions = self._subjects.get(subject)
-        return None if not versions else Registered(versions[-1], self._schemas[versions[-1] - 1], len(versions))
+    def versions(self, subject: str) -> list[Registered]:
+        """In the order in which they were registered."""
+        numbers = self._subjects.get(subject, [])
+        return [Registered(each, self._schemas[each - 1], version) for version, each in enumerate(numbers, 1)]
+
+    def refusal(self, subject: str, schema: WriterSchema) -> str | None:
+        """None: it takes all schemas."""
+        return None
 
     def subjects(self) -> list[str]:
         """All subjects, sorted."""
@@ -153,9 +164,13 @@ class NoRegistry:
         """Raises `ConfigurationError`."""
         raise _not_configured(f"a schema is to be registered under '{subject}'")
 
-    def latest(self, subject: str) -> Registered | None:
+    def versions(self, subject: str) -> list[Registered]:
         """Raises `ConfigurationError`."""
         raise _not_configured(f"subject '{subject}' is asked for")
+
+    def refusal(self, subject: str, schema: WriterSchema) -> str | None:
+        """Raises `ConfigurationError`."""
+        raise _not_configured(f"a schema is to be registered under '{subject}'")
 
 
 OF_THIS_PROCESS = InMemory()

@@ -8,12 +8,13 @@ topic, the same key has to be in the same task.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from deltaworks.serdes.base import Serde, is_serde
+from deltaworks.serdes.in_registry import InRegistry
 from deltaworks.serdes.packed import stored
-from deltaworks.serdes.schemas import Schemas, bound
+from deltaworks.serdes.schemas import Schemas, bound, changed
 from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.nodes.foreign_keys import ForeignKeyResolve, ForeignKeySubscribe
 from deltaworks.topology.nodes.repartition import ExchangeSink
@@ -70,6 +71,70 @@ def bound_plan(plan: Plan, schemas: Schemas) -> Plan:
         return replace(spec, key=bind_inner(spec.key, f"{spec.name}-changelog", True))
 
     return plan.changed(node, store)
+
+
+@dataclass(frozen=True)
+class Use:
+    """A format of a plan whose records name their schema."""
+
+    serde: InRegistry[Any]
+    """Bound."""
+    topics: tuple[str, ...]
+    """Where its records are read; empty: they are written, or a key has its bytes."""
+    of: str
+    """Such as `values of topic 'orders'`."""
+
+    @property
+    def subject(self) -> str:
+        """Of its schema."""
+        return self.serde.registered_as or ""
+
+
+def uses(plan: Plan) -> list[Use]:
+    """The formats of a bound plan whose records name their schema; one per subject and schema, first those read.
+
+    Args:
+        plan: as `bound_plan` returns it.
+    """
+    found: dict[tuple[bool, str, str], Use] = {}
+    nodes = [each for stage in (*plan.stages, *plan.global_stages) for each in stage.nodes]
+    for node in nodes:
+        topics = node.topics if isinstance(node, Source) and not node.exchange else ()
+        where = _where(node)
+        for name in _SERDES:
+            if is_serde(serde := getattr(node, name, None)):
+                for each in _registered(serde):
+                    use = Use(each, topics, f"{'values' if name == 'value' else 'keys'} of {where}")
+                    found.setdefault((not topics, use.subject, each.writer_schema.fingerprint), use)
+    for stage in plan.stages:
+        for spec in stage.stores:
+            for each in _registered(spec.key):
+                use = Use(each, (), f"keys of store '{spec.name}'")
+                found.setdefault((True, use.subject, each.writer_schema.fingerprint), use)
+    return [found[each] for each in sorted(found, key=lambda key: key[:2])]
+
+
+def _registered(serde: Serde[Any]) -> Iterator[InRegistry[Any]]:
+    """A serde and those inside it, if their records name a schema."""
+    found: list[InRegistry[Any]] = []
+
+    def look(each: Any) -> Any:
+        if isinstance(each, InRegistry) and each.registry:
+            found.append(each)
+        return each
+
+    changed(serde, look)
+    yield from found
+
+
+def _where(node: AnyNode) -> str:
+    match node:
+        case Source() if not node.exchange:
+            return f"topic {', '.join(repr(each) for each in node.topics)}"
+        case TopicSink():
+            return f"topic '{node.topic}'"
+        case _:
+            return f"'{node.name}'"
 
 
 def _keys_of_topics(plan: Plan) -> Iterator[tuple[Serde[Any], str]]:

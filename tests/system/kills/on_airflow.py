@@ -64,7 +64,7 @@ def _stack(settings: Settings) -> Iterator[None]:
 
 def airflow(check: Check) -> None:
     """Everything by DAGs; then everything is compared."""
-    with check.stage("airflow") as stage:
+    with check.stage("airflow", cores=2) as stage:  # the replay has room beside the stream
         postgres, port = ports.free_ports(2)
         own = replace(check.other_home(stage), postgres_port=postgres, airflow_port=port, control_url=None)
         shutil.copytree(check.settings.project / "dags", own.project / "dags")

@@ -16,23 +16,11 @@ from deltaworks.errors import (
 )
 from deltaworks.kafka.kept_schemas import Kept
 from deltaworks.kafka.schema_registry import Registry
-from deltaworks.serdes.schemas import InMemory, Reference, Registered, WriterSchema
+from deltaworks.serdes.schemas import InMemory, Reference, WriterSchema
+from tests.support.schemas import Away
 
 ONE = WriterSchema('{"type":"record","name":"A","fields":[]}', "AVRO")
 TWO = WriterSchema('{"type":"record","name":"B","fields":[]}', "AVRO")
-
-
-class Away:
-    """A registry that does not answer."""
-
-    def by_id(self, number: int) -> WriterSchema:
-        raise SchemasUnavailableError(f"away when asked for {number}")
-
-    def id_of(self, subject: str, schema: WriterSchema) -> int:
-        raise SchemasUnavailableError(f"away when asked for {subject}")
-
-    def latest(self, subject: str) -> Registered | None:
-        raise SchemasUnavailableError(f"away when asked for {subject}")
 
 
 def test_a_schema_is_registered_once_and_found_by_its_id() -> None:
@@ -42,10 +30,8 @@ def test_a_schema_is_registered_once_and_found_by_its_id() -> None:
 
     assert registry.id_of("a-value", ONE) == number != registry.id_of("a-value", TWO)
     assert registry.by_id(number) == ONE
-    latest = registry.latest("a-value")
-    assert latest is not None
-    assert (latest.schema, latest.version) == (TWO, 2)
-    assert registry.latest("others") is None
+    assert [(each.schema, each.version) for each in registry.versions("a-value")] == [(ONE, 1), (TWO, 2)]
+    assert registry.versions("others") == []
 
 
 def test_references_are_registered_first() -> None:
@@ -90,7 +76,7 @@ def test_kept_schemas_are_there_while_the_registry_is_away(tmp_path: Path) -> No
     kept = Kept(tmp_path, Away())
 
     assert (kept.by_id(number), kept.id_of("a", ONE)) == (ONE, number)
-    for ask in (lambda: kept.by_id(number + 1), lambda: kept.id_of("b", ONE), lambda: kept.latest("a")):
+    for ask in (lambda: kept.by_id(number + 1), lambda: kept.id_of("b", ONE), lambda: kept.versions("a")):
         with pytest.raises(SchemasUnavailableError):
             ask()
 

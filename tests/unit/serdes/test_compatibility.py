@@ -64,11 +64,14 @@ def test_a_message_is_named_if_there_are_several() -> None:
 
 
 def test_without_a_registry_everything_that_needs_one_says_so() -> None:
-    serde = bound(Avro(int, registry=True), NoRegistry(), "t", is_key=False)
+    unbound = Avro(int, registry=True)
+    serde = bound(unbound, NoRegistry(), "t", is_key=False)
 
     with pytest.raises(ConfigurationError, match="registered under 't-value', and there is no schema registry"):
         serde.serialize(1)
     with pytest.raises(ConfigurationError, match="names schema 5, and there is no schema registry"):
         serde.deserialize(bytes.fromhex("000000000502"))
     with pytest.raises(ConfigurationError, match="subject 't' is asked for"):
-        NoRegistry().latest("t")
+        NoRegistry().versions("t")
+    with pytest.raises(ConfigurationError, match="registered under 't', and there is no schema registry"):
+        NoRegistry().refusal("t", unbound.writer_schema)

@@ -23,9 +23,8 @@ def test_the_same_schema_has_the_same_id_under_all_subjects() -> None:
     assert schemas.id_of("c", WriterSchema('"long"', "JSON")) == 3
     assert schemas.id_of("c", WriterSchema('"long"', "AVRO", (Reference("x", LONG),))) == 4
     assert schemas.by_id(1) == LONG
-    assert (latest := schemas.latest("a")) is not None
-    assert (latest.id, latest.version) == (2, 2)
-    assert schemas.latest("z") is None
+    assert [(each.id, each.version) for each in schemas.versions("a")] == [(1, 1), (2, 2)]
+    assert schemas.versions("z") == []
 
 
 @pytest.mark.parametrize("number", [0, 2, -1])

@@ -17,10 +17,11 @@ from deltaworks.errors import ConfigurationError, DeltaworksError, SchemasUnavai
 from deltaworks.kafka.schemas_of_settings import SchemasOfSettings
 from deltaworks.object_path import access_of, connect
 from deltaworks.serdes.packed import Packed
-from deltaworks.serdes.schemas import InMemory, NoRegistry, Registered, Schemas, WriterSchema, bound
+from deltaworks.serdes.schemas import InMemory, NoRegistry, Schemas, bound
 from deltaworks.settings import Settings
 from deltaworks.testing import TopologyTestDriver
 from deltaworks.topology.nodes import ExchangeSink, Source
+from tests.support.schemas import Away
 
 
 class UserId(msgspec.Struct, frozen=True):
@@ -120,19 +121,6 @@ def test_subjects_are_those_of_topics_or_of_kafka_streams_internal_ones() -> Non
 def example_of(kind: Any) -> Any:
     user = UserId(1)
     return {UserId: user, Order: Order(user, 1), User: User("u"), Bought: Bought("u", 1)}[kind]
-
-
-class Away:
-    """A registry that does not answer."""
-
-    def by_id(self, number: int) -> WriterSchema:
-        raise SchemasUnavailableError("the registry does not answer")
-
-    def id_of(self, subject: str, schema: WriterSchema) -> int:
-        raise SchemasUnavailableError("the registry does not answer")
-
-    def latest(self, subject: str) -> Registered | None:
-        raise SchemasUnavailableError("the registry does not answer")
 
 
 @pytest.mark.parametrize(("schemas", "error"), [(Away(), SchemasUnavailableError), (NoRegistry(), ConfigurationError)])

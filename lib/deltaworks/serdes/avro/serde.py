@@ -160,7 +160,7 @@ class Avro(InRegistry[T]):
         return self._with_header(self._write(value))
 
     @property
-    def _record(self) -> str:
+    def record(self) -> str:
         node = self._node
         return node.name if isinstance(node, nodes.Record | nodes.Symbols | nodes.Fixed) else nodes.words(node)
 

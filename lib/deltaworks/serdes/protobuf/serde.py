@@ -174,7 +174,7 @@ class Protobuf(InRegistry[T]):
         return self._with_header(body)
 
     @property
-    def _record(self) -> str:
+    def record(self) -> str:
         return self._descriptors.message
 
     @property
