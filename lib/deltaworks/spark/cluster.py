@@ -12,20 +12,24 @@ folder where that path is a program of this machine.
 from __future__ import annotations
 
 import io
+import logging
 import os
 import shlex
 import struct
 import tarfile
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
+from deltaworks import clock
 from deltaworks.control import cluster, code
 from deltaworks.control.clusters.model import Cluster
 from deltaworks.errors import TransientError
@@ -33,12 +37,17 @@ from deltaworks.files import replace_file
 from deltaworks.settings import Settings
 from deltaworks.spark.forking import script
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 CODE = "deltaworks-code"
 """The folder of the code, in the one that a JVM works in."""
 PYTHON = f"./{CODE}/python"
 """The program that Spark starts wherever it wants a Python."""
 _ARCHIVES = "spark.archives"
 _SUBMIT = "PYSPARK_SUBMIT_ARGS"
+_TELL_EVERY_S = 30.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,15 @@ class Executors:
                 if value is not None:
                     os.environ[name] = value
 
+    def watched(self, session: SparkSession) -> None:
+        """Says in the log, again and again, that the cluster has given no executor yet, until it gives one."""
+        status = cast("Any", session.sparkContext)._jsc.sc().statusTracker()
+
+        def count() -> int:
+            return len(status.getExecutorInfos()) - 1  # the driver is one, too
+
+        threading.Thread(target=tell_while_none, args=(count, str(self.cluster)), daemon=True).start()
+
     def _packed(self, scratch: Path) -> Path:
         """Writes the archive of the code."""
         target = scratch / f"{CODE}.tar.gz"
@@ -134,6 +152,30 @@ class Executors:
             entry.size, entry.mode = len(program), 0o755
             archive.addfile(entry, io.BytesIO(program))
         return target
+
+
+def tell_while_none(count: Callable[[], int], cluster: str, *, every_s: float = _TELL_EVERY_S) -> None:
+    """Warns of a cluster that gives no executor; returns when there is one, or when the session has ended.
+
+    Args:
+        count: how many there are.
+        cluster: as an error names it.
+        every_s: seconds between two warnings.
+    """
+    begun = told = clock.ticks_s()
+    try:
+        while count() < 1:
+            time.sleep(min(1.0, every_s))
+            if clock.ticks_s() >= told + every_s:
+                told = clock.ticks_s()
+                _log.warning(
+                    "The %s has given no executor for %.0f s, so nothing is processed: its cores or its memory may be"
+                    " in use. Add workers, or give other streams fewer `cores`; its page says who has them.",
+                    cluster,
+                    told - begun,
+                )
+    except (Py4JError, OSError):
+        pass  # the session has ended
 
 
 def sent(settings: Settings) -> Settings:

@@ -127,6 +127,8 @@ def build(
     with nullcontext() if executors is None else executors.reached(settings, scratch):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if executors is not None:
+        executors.watched(session)
     _only_what_is_set(session)
     return session
 

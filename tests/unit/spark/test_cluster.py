@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
 from deltaworks.control.clusters.standalone import Standalone
 from deltaworks.control.clusters.yarn import Yarn
 from deltaworks.spark import cluster
-from deltaworks.spark.cluster import CODE, PYTHON, Executors
+from deltaworks.spark.cluster import CODE, PYTHON, Executors, tell_while_none
 
 SUBMIT = "PYSPARK_SUBMIT_ARGS"
 MASTER = "spark://m:7077"
@@ -270,3 +271,21 @@ def test_whatever_fails_the_secret_is_gone_and_later_sessions_start_as_before(
     assert len(jvm.started) == 1
     assert os.environ.get(SUBMIT) == arguments
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_that_gives_no_executor_is_named_until_it_gives_one(caplog: pytest.LogCaptureFixture) -> None:
+    counts = iter([0, 0, 0, 1])
+
+    tell_while_none(lambda: next(counts), "standalone cluster of Spark at host:7077", every_s=0.01)
+
+    assert len(caplog.messages) == 3
+    assert caplog.messages[0].startswith("The standalone cluster of Spark at host:7077 has given no executor for 0 s")
+
+
+def test_nothing_is_said_of_a_session_that_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    def count() -> int:
+        raise Py4JNetworkError("gone")
+
+    tell_while_none(count, "cluster", every_s=0.01)
+
+    assert caplog.messages == []
