@@ -7,11 +7,12 @@ every ten seconds if the line says nothing new.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -25,6 +26,7 @@ from deltaworks.errors import ConfigurationError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 """The option of every listing; its documents are in `listings`."""
+Force = Annotated[bool, typer.Option("--force", help="Replace files that say something else.")]
 _WIDTH = None if sys.stdout.isatty() else 160
 out = Console(highlight=False, soft_wrap=True, width=_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True, width=_WIDTH)
@@ -185,3 +187,21 @@ def require_agreement(question: str, what: str, *, hint: str, silent: bool = Fal
 def print_error(message: str) -> None:
     """Prints an error as one message."""
     err.print(Text.assemble(("error: ", "bold red"), message))
+
+
+def write_files(files: Mapping[Path, str], *, force: bool) -> None:
+    """Writes all files; without `force`, none if one of them says something else.
+
+    Raises:
+        ConfigurationError: one of them says something else.
+    """
+    others = [str(file) for file, text in files.items() if file.exists() and file.read_text(encoding="utf-8") != text]
+    if others and not force:
+        raise ConfigurationError(
+            f"{', '.join(others)}: what is there is something else.",
+            hint="--force replaces it; --output writes elsewhere",
+        )
+    for file, text in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        out.print(Text(f"written: {file}"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,14 +12,11 @@ import typer
 from rich.text import Text
 
 from deltaworks import config
-from deltaworks.cli.console import AsJson, Steps, first_line, out, print_json, print_table
-from deltaworks.errors import ConfigurationError
+from deltaworks.cli.console import AsJson, Force, Steps, first_line, out, print_json, print_table, write_files
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.control.model import Overview, PipelineStatus
-
-Force = Annotated[bool, typer.Option("--force", help="Replace files that say something else.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -237,7 +233,7 @@ def compose(
     file = output or settings.project / "docker-compose.yml"
     files = compose_files(settings, wheel)
     others = {file.parent / name: text for name, text in files.items() if name != "docker-compose.yml"}
-    _write({file: files["docker-compose.yml"], **others}, force=force)
+    write_files({file: files["docker-compose.yml"], **others}, force=force)
 
 
 def kubernetes(
@@ -251,7 +247,7 @@ def kubernetes(
 
     settings = Settings.from_environment()
     folder = output or settings.project / "k8s"
-    _write({folder / name: text for name, text in kubernetes_files(settings).items()}, force=force)
+    write_files({folder / name: text for name, text in kubernetes_files(settings).items()}, force=force)
 
 
 def constraints(
@@ -264,20 +260,6 @@ def constraints(
 
     settings = Settings.from_environment()
     out.out(found.locked(settings) if hashes else found.versions(settings), end="", highlight=False)
-
-
-def _write(files: Mapping[Path, str], *, force: bool) -> None:
-    """Writes all files; without `force`, none if one of them says something else."""
-    others = [str(file) for file, text in files.items() if file.exists() and file.read_text(encoding="utf-8") != text]
-    if others and not force:
-        raise ConfigurationError(
-            f"{', '.join(others)}: what is there is something else.",
-            hint="--force replaces it; --output writes elsewhere",
-        )
-    for file, text in files.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-        out.print(Text(f"written: {file}"))
 
 
 def _pipeline_row(pipeline: PipelineStatus) -> tuple[object, ...]:

@@ -58,17 +58,23 @@ class SchemasOfSettings:
     def _schemas(self) -> Schemas:
         known = (str(self.folder), str(self.settings.get("url", "")))
         if known not in _OF_THIS_PROCESS:
-            _OF_THIS_PROCESS[known] = Kept(self.folder, self._registry())
+            _OF_THIS_PROCESS[known] = Kept(self.folder, registry_of(self.settings))
         return _OF_THIS_PROCESS[known]
 
-    def _registry(self) -> Schemas:
-        found = {name: each.read() if isinstance(each, Reference) else each for name, each in self.settings.items()}
-        if (url := found.get("url")) is None:
-            return NoRegistry()
-        options = {option: found[name] for name, option in _OPTIONS.items() if name in found}
-        if "username" in found or "password" in found:
-            options["basic.auth.user.info"] = f"{found.get('username', '')}:{found.get('password', '')}"
-        return Registry(url, options=options, register=found.get("register") != "false")
+
+def registry_of(settings: Mapping[str, str | Reference]) -> Schemas:
+    """The registry of `[schema_registry]` itself, which keeps nothing.
+
+    Raises:
+        ConfigurationError: a secret is not there, or the client is not installed.
+    """
+    found = {name: each.read() if isinstance(each, Reference) else each for name, each in settings.items()}
+    if (url := found.get("url")) is None:
+        return NoRegistry()
+    options = {option: found[name] for name, option in _OPTIONS.items() if name in found}
+    if "username" in found or "password" in found:
+        options["basic.auth.user.info"] = f"{found.get('username', '')}:{found.get('password', '')}"
+    return Registry(url, options=options, register=found.get("register") != "false")
 
 
 def _again(settings: dict[str, str | Reference], folder: str) -> SchemasOfSettings:
