@@ -83,6 +83,7 @@ def airflow(check: Check) -> None:
                 stream.until(lambda: stream.batches() > committed + 2, 2 * LAUNCH_S, "the stream does not go on")
             platform.done(_QUALITY, {})
             platform.done(_STREAM, {"action": "stop"})
-            if (state := api.task(_STREAM, run_id, "supervise").state) != "success":
+            api.wait("the run that watched", lambda: api.run(_STREAM, run_id).ended, timeout_s=LAUNCH_S)
+            if (state := api.run(_STREAM, run_id).state) != "success":
                 check.wrong.append(f"airflow: the run that watched the stream is {state}")
         check.judge("airflow", stream, stage)
