@@ -18,6 +18,7 @@ from tests.mutation.safeguards import (
     checkpoint,
     driver,
     elsewhere,
+    formats,
     kafka,
     object_store,
     operators,
@@ -40,6 +41,7 @@ _PARTS = (
     rescaling,
     object_store,
     elsewhere,
+    formats,
     driver,
     operators,
 )

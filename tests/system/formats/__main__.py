@@ -1,0 +1,236 @@
+"""`make check-formats`: a job that reads Avro and writes Protobuf, while its types change, and everything is killed.
+
+1. JSON moves to Avro, both in one topic, with records that nobody can read;
+2. producers begin to use a newer schema that the stream has never seen, while the registry is suspended;
+3. the job gets the new fields, in its stores, topics and tables; then all of it once more;
+4. history is replayed with the newest types, after the registry has lost everything.
+
+Driver, JVM, workers and registry get SIGKILL meanwhile. Then safeguards are taken away, one at a time: it must turn
+red.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psutil
+from confluent_kafka.schema_registry import SchemaRegistryClient
+
+from deltaworks import exits
+from deltaworks.config import FILE
+from deltaworks.control import batches
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.topics import all_topics
+from deltaworks.kafka import admin
+from deltaworks.kafka.control_topic import control_topic
+from deltaworks.pytest_plugin.live import own_settings
+from deltaworks.settings import Settings
+from deltaworks.stack import ports, schema_registry
+from deltaworks.stack.lifecycle import down, status, up
+from tests.support.live_stack import await_restart, kill_component, reachable
+from tests.system.formats import versions
+from tests.system.formats.checking import Expected, Switch, differences, expected, of_tables
+from tests.system.formats.flow import TOPIC, Flow
+from tests.system.formats.job.parcels import pipeline
+from tests.system.kills.stream_under_kills import StreamUnderKills
+from tests.system.replays.project import Project
+
+JOB, REGISTRY = "parcels", "schema-registry"
+_TABLES = ("parcels_sent", "parcel_totals", "parcels_unreadable")
+_KILLS_AT_LEAST = 20
+_RATE = 150.0
+_WAIT_S = 60.0
+BREAKAGES = (
+    "schemas of records not kept",
+    "schema of a writer ignored",
+    "a registry that is away taken for a bad record",
+    "records without an id refused",
+)
+
+
+@dataclass
+class Run:
+    """One stream with its own topics and home, and what it has gone through.
+
+    Args:
+        settings: of the stack, in whose home the stream is.
+        work: a folder for the project.
+        rng: decides what comes, and when.
+        mutation: a safeguard that is taken away; None: none.
+    """
+
+    settings: Settings
+    work: Path
+    rng: random.Random
+    mutation: str | None = None
+    kills: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    switches: list[Switch] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.project = self.work / "project"
+        (self.project / "jobs").mkdir(parents=True)
+        package, *others = self.settings.python_path
+        self.settings = replace(
+            self.settings, project=self.project, python_path=(package, self.project, *others), cores=2
+        )
+        self.stream = StreamUnderKills(self.settings, self.work, job=JOB, mutation=self.mutation)
+        login = schema_registry.credentials(self.settings)
+        conf = {"url": login.url, "basic.auth.user.info": f"{login.user}:{login.password}"}
+        self.registry = SchemaRegistryClient(conf)
+        self.flow = Flow(self.settings.bootstrap, self.registry, _RATE, self.rng)
+
+    def deploy(self, version: int) -> None:
+        """The next start runs this version of the job, from the next record on."""
+        ends: dict[int, int] = {}
+        for each in batches.read(PipelinePaths.of(self.settings, JOB).batches):
+            ends |= {int(partition): end for partition, (_, end) in each.offsets.get(TOPIC, {}).items()}
+        self.switches.append(Switch(version, ends))
+        (self.project / "jobs" / f"{JOB}.py").write_text(versions.of(version))
+        print(f"version {version} of the job, from {ends} on", flush=True)
+
+    def kill(self, victim: str) -> None:
+        """SIGKILL to part of the stream, or to the registry."""
+        if victim == "registry":
+            killed = kill_component(self.settings, REGISTRY)
+            await_restart(self.settings, REGISTRY, killed)
+            self.kills["registry"] += 1
+        else:
+            self.stream.kill(victim, self.rng)
+
+    def meet_while_away(self, version: int) -> None:
+        """Producers use a schema that the stream does not know, and the registry does not answer: it waits."""
+        self.stream.at_work(self.rng)
+        self.flow.register(version)
+        registry = psutil.Process(next(each.pid for each in status(self.settings) if each.name == REGISTRY))
+        registry.suspend()
+        starts = self.stream.outcome.starts
+        self.flow.versions.append(version)
+        self.stream.until(lambda: self.stream.outcome.starts > starts, _WAIT_S, "no batch fails without the registry")
+        registry.kill()
+        self.kills["registry"] += 1
+        await_restart(self.settings, REGISTRY, registry.pid)
+
+    def judge(self, name: str, version: int) -> None:
+        """Compares everything with what the records say."""
+        wanted = self.wanted()
+        tables = {each: str(self.settings.tables / each) for each in _TABLES}
+        found = differences(self.settings, self.registry, wanted, newest=version, tables=tables)
+        print(
+            f"{name}: {len(wanted.sent)} parcels of {dict(Counter(each for each, _ in wanted.sent))}, "
+            f"{len(wanted.unreadable)} unreadable: {'; '.join(found) or 'equal'}",
+            flush=True,
+        )
+        self.wrong += [f"{name}: {each}" for each in found]
+
+    def wanted(self) -> Expected:
+        return expected(self.settings, self.registry, self.switches)
+
+    @property
+    def killed(self) -> Counter[str]:
+        return self.kills + Counter(victim for victim, _ in self.stream.outcome.kills)
+
+
+def live(run: Run, victims: Sequence[str]) -> None:
+    """All versions, one after the other."""
+    run.flow.json = 0.9
+    with run.flow.running():
+        for version in range(1, versions.NEWEST + 1):
+            run.deploy(version)
+            with run.stream.running():
+                run.stream.at_work(run.rng)
+                run.flow.json = {1: 0.4, 2: 0.2, 3: 0.1}[version]
+                for victim in run.rng.sample(victims, len(victims)):
+                    run.kill(victim)
+                if version < versions.NEWEST:
+                    run.meet_while_away(version + 1)
+                run.stream.at_work(run.rng)
+            run.stream.catch_up()
+    run.stream.catch_up()
+    run.judge("live", versions.NEWEST)
+
+
+def replayed(run: Run) -> None:
+    """History again with the newest types, from schemas that the registry has lost."""
+    project = Project(run.settings)
+    (run.project / FILE).write_text(f'[schema_registry]\nurl = "http://127.0.0.1:{ports.free_ports(1)[0]}"\n')
+    words = ("replay", JOB, "--reason", "all with the newest types", "--yes")
+    answer = project.deltaworks(*words, faults=run.work / "faults")
+    (run.project / FILE).unlink()
+    if answer.code != exits.OK:
+        run.wrong.append(f"replay: exit code {answer.code}: {answer.text[-800:]}")
+        return
+    wanted = run.wanted()
+    run.switches = [Switch(versions.NEWEST, {})]
+    newest = run.wanted()
+    assert len(newest.sent) == len(wanted.sent)
+    tables = {each: str(run.settings.tables / each) for each in _TABLES}
+    found = list(of_tables(newest, versions.NEWEST, tables))
+    print(f"replay: {'; '.join(found) or 'equal'}", flush=True)
+    run.wrong += [f"replay: {each}" for each in found]
+
+
+@contextmanager
+def stack(folder: Path) -> Iterator[Settings]:
+    """Kafka, PostgreSQL and the registry, in a home of their own."""
+    settings = replace(own_settings(reachable(folder) / "home"), schema_registry_port=ports.free_ports(1)[0])
+    up(settings, print, only=("kafka", "registry", REGISTRY), tethered=True)
+    try:
+        yield replace(settings, control_url=settings.registry_url)
+    finally:
+        down(settings)
+
+
+def whole(settings: Settings, folder: Path, *, mutation: str | None = None) -> Run:
+    """A run of everything; of a mutation, a short one."""
+    victims = ("driver", "jvm", "worker", "registry")
+    run = Run(settings, folder, random.Random(1), mutation)
+    live(run, (*victims, "worker", "driver") if mutation is None else ())
+    if not run.wrong:
+        replayed(run)
+    return run
+
+
+def begin_anew(settings: Settings) -> None:
+    """Nothing of an earlier run is there any more, but schemas of the registry."""
+    plan = pipeline.plan()
+    admin.delete_topics(settings.cluster, [*all_topics(pipeline, plan), control_topic(JOB)])
+    for folder in (settings.pipeline(JOB), settings.tables):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> int:
+    """The check, and then the breakages."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="deltaworks-formats-") as name, stack(Path(name)) as settings:
+        run = whole(settings, Path(name) / "whole")
+        wrong, killed = list(run.wrong), run.killed
+        red = 0
+        for number, mutation in enumerate(BREAKAGES if not wrong else ()):
+            begin_anew(settings)
+            try:
+                said = whole(settings, Path(name) / f"broken-{number}", mutation=mutation).wrong
+            except AssertionError:
+                said = [traceback.format_exc(limit=1)]
+            print(f"without '{mutation}': {'RED' if said else 'GREEN'}", flush=True)
+            red += bool(said)
+            wrong += [] if said else [f"'{mutation}' is not missed"]
+    kinds = ", ".join(f"{kind} {count}" for kind, count in killed.most_common())
+    print(f"\n{killed.total()} SIGKILLs in {time.monotonic() - begun:.0f} s: {kinds}; {red} breakages red")
+    exact = not wrong and killed.total() >= _KILLS_AT_LEAST
+    print("EXACT" if exact else f"NOT EXACT: {wrong}" if wrong else "TOO FEW KILLS")
+    return 0 if exact else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
