@@ -58,6 +58,10 @@ soak: .venv/.complete ## Streams with all operators under random faults of every
 check-cluster: .venv/.complete ## All jobs on a Spark cluster with everything on S3, under SIGKILLs; elastic workers, another host, cut-offs, safeguards taken away: [PARTS="jobs cuts"]
 	$(BIN)/python -u -m tests.system.kills.check_cluster $(PARTS)
 
+.PHONY: check-formats
+check-formats: .venv/.complete ## Avro and JSON in, Protobuf out: a schema registry and a stream under SIGKILLs while types change, a replay without the registry, safeguards taken away; fourteen minutes
+	$(BIN)/python -u -m tests.system.formats
+
 .PHONY: check-brokers
 check-brokers: .venv/.complete ## The running orders pipeline on three secured brokers, each killed in turn, and the stream too
 	$(BIN)/python -u -m tests.system.kills.brokers_under_kills
