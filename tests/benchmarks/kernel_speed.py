@@ -1,4 +1,4 @@
-"""Records per CPU second of the kernel alone, in one process: JSON in, no Kafka, no Spark, no disk.
+"""Records per CPU second of the kernel alone, in one process: JSON or another format in, no Kafka, no Spark, no disk.
 
 Run `python -m tests.benchmarks.kernel_speed` (`--profile` says where the time goes). Every pipeline runs with and
 without a record cache: with it a commit forwards the last update per key, without it every update is forwarded.
@@ -21,18 +21,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from deltaworks import (
+    Avro,
     BufferConfig,
     EmitStrategy,
     JoinWindows,
     Json,
+    JsonSchema,
     Processor,
     ProcessorContext,
+    Protobuf,
     Record,
+    Serde,
     SessionWindows,
     SlidingWindows,
     Stores,
@@ -77,6 +82,22 @@ class JoinedBid(msgspec.Struct, frozen=True):
     seller: str
 
 
+JSON = Json(Bid)
+PROTO = """
+syntax = "proto3";
+message Bid {
+  int64 auction = 1; int64 bidder = 2; int64 price = 3; string channel = 4; string url = 5; int64 date_time = 6;
+  string extra = 7;
+}
+"""
+FORMATS: dict[str, Serde[Bid]] = {
+    "Avro": Avro(Bid, registry=True),
+    "Protobuf": Protobuf(Bid, PROTO, registry=True),
+    "JSON Schema": JsonSchema(Bid, registry=True),
+}
+"""Formats of the bids besides `JSON`, with the header of a registry."""
+
+
 class Discard:
     """A collector that only counts."""
 
@@ -119,13 +140,13 @@ class Discard:
         raise AssertionError(letter)
 
 
-def filter_topic(builder: StreamsBuilder) -> None:
-    builder.stream("bids", key=str, value=Json(Bid)).filter(lambda _, bid: bid.price % 2 == 0).to("even")
+def filter_topic(builder: StreamsBuilder, value: Serde[Bid] = JSON) -> None:
+    builder.stream("bids", key=str, value=value).filter(lambda _, bid: bid.price % 2 == 0).to("even")
 
 
-def window_count(builder: StreamsBuilder) -> None:
+def window_count(builder: StreamsBuilder, value: Serde[Bid] = JSON) -> None:
     windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(seconds=5))
-    bids = builder.stream("bids", key=str, value=Json(Bid))
+    bids = builder.stream("bids", key=str, value=value)
     bids.group_by_key().windowed_by(windows).count(store="counts").to_delta("counts")
 
 
@@ -272,6 +293,8 @@ TOPOLOGIES: dict[str, Callable[[StreamsBuilder], None]] = {
     "emit on window close": emitted_on_close,
     "processor with a store": processor,
     "select_key and exchange (first stage)": rekeyed,
+    **{f"stateless filter, {name}": partial(filter_topic, value=serde) for name, serde in FORMATS.items()},
+    **{f"windowed count, {name}": partial(window_count, value=serde) for name, serde in FORMATS.items()},
 }
 
 
@@ -310,6 +333,16 @@ def bids(count: int) -> list[RecordBatch]:
             batch.values.append(msgspec.json.encode(bid))
         batches.append(batch)
     return batches
+
+
+def in_format(name: str, batches: list[RecordBatch]) -> list[RecordBatch]:
+    """Bids as the pipeline of that name reads them."""
+    if (serde := FORMATS.get(name.rpartition(", ")[2])) is None:
+        return batches
+    return [
+        msgspec.structs.replace(batch, values=[serde.serialize(JSON.deserialize(value)) for value in batch.values])
+        for batch in batches
+    ]
 
 
 def auctions() -> RecordBatch:
@@ -398,11 +431,12 @@ def main() -> None:
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     for name, topology in TOPOLOGIES.items():
         if arguments.only in name:
+            given = in_format(name, batches)
             for record_cache in (True, False):
                 profile = cProfile.Profile() if arguments.profile else None
                 if profile:
                     profile.enable()
-                speed = measure(topology, batches, record_cache=record_cache)
+                speed = measure(topology, given, record_cache=record_cache)
                 if profile:
                     profile.disable()
                     pstats.Stats(profile).sort_stats("tottime").print_stats(12)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, TypeVar
 
+from deltaworks import clock
 from deltaworks.errors import ConfigurationError, ConflictError, SchemasUnavailableError
 from deltaworks.serdes.schemas import Kind, Reference, Registered, WriterSchema, unknown
 
@@ -14,6 +15,8 @@ T = TypeVar("T")
 
 _NOT_FOUND, _CONFLICT, _INVALID = 404, 409, 422
 _PATIENCE: dict[str, Any] = {"timeout": 10, "max.retries": 2, "retries.wait.ms": 200, "retries.max.wait.ms": 1000}
+_MISSING_S = 10.0
+"""How long an id that is not there is not asked for again: each record may name one."""
 
 
 class Registry:
@@ -36,15 +39,20 @@ class Registry:
         self._client = _client({"url": url, **_PATIENCE, **(options or {})})
         self._by_id: dict[int, WriterSchema] = {}
         self._ids: dict[tuple[str, str], int] = {}
+        self._missing: dict[int, float] = {}
+        """Id -> when it was not there."""
 
     def by_id(self, number: int) -> WriterSchema:
         """The schema with an id; raises `SerializationError` if there is none."""
         if number not in self._by_id:
+            if clock.ticks_s() < self._missing.get(number, 0) + _MISSING_S:
+                raise unknown(number, self._url)
             try:
                 self._by_id[number] = self._asked(
                     lambda: self._whole(self._client.get_schema(number)), f"schema {number}"
                 )
             except _NotFoundError:
+                self._missing[number] = clock.ticks_s()
                 raise unknown(number, self._url) from None
         return self._by_id[number]
 

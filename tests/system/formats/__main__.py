@@ -111,12 +111,14 @@ class Run:
     def meet_while_away(self, version: int) -> None:
         """Producers use a schema that the stream does not know, and the registry does not answer: it waits."""
         self.stream.at_work(self.rng)
-        number = self.flow.register(version)
+        self.flow.register(version)
         registry = psutil.Process(next(each.pid for each in status(self.settings) if each.name == REGISTRY))
         registry.suspend()
         self.flow.versions.append(version)
-        log, missed = self.work / "driver.log", f"does not answer when asked for schema {number}"
-        self.stream.until(lambda: missed in log.read_text(errors="replace"), _WAIT_S, "nobody asks the registry")
+        log, before = self.work / "driver.log", (self.work / "driver.log").stat().st_size
+        self.stream.until(
+            lambda: b"does not answer when asked for schema" in log.read_bytes()[before:], _WAIT_S, "nobody asks for it"
+        )
         registry.kill()
         self.kills["registry"] += 1
         await_restart(self.settings, REGISTRY, registry.pid)

@@ -81,9 +81,9 @@ class Flow:
         if failed:
             raise failed[0]
 
-    def register(self, version: int) -> int:
-        """A schema is in the registry, and the serializer knows its id, which is returned."""
-        return int(self.registry.register_schema(f"{TOPIC}-value", self._serializers[version]._schema))
+    def register(self, version: int) -> None:
+        """A schema is in the registry, and the serializer knows its id."""
+        self.registry.register_schema(f"{TOPIC}-value", self._serializers[version]._schema)
 
     def _record(self) -> tuple[bytes, bytes]:
         """Value and key."""

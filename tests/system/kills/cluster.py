@@ -109,7 +109,7 @@ def kill(victim: str, stream: StreamUnderKills, cluster: Machines, store: StoreU
         case "worker":
             cluster.kill_worker(rng.choice(list(cluster.workers)))
         case _:
-            cluster.kill_executor(rng.choice(list(cluster.workers)))
+            cluster.kill_any_executor(rng)
 
 
 def check_alone(stream: StreamUnderKills) -> Outcome:
@@ -135,7 +135,7 @@ class Stage:
     def executors_killed(self, rng: random.Random) -> Iterator[None]:
         """Executors get SIGKILL again and again during the block."""
         before = len(self.cluster.kills)
-        with repeated(nullcontext(lambda: self.cluster.kill_any_executor(rng)), _EVERY_S):
+        with repeated(nullcontext(lambda: self.cluster.kill_one_of_several(rng)), _EVERY_S):
             yield
         print(f"{len(self.cluster.kills) - before} executors killed meanwhile", flush=True)
 

@@ -118,10 +118,17 @@ class Machines:
         self._kill(self._executors(number)[:1])
 
     def kill_any_executor(self, rng: random.Random) -> None:
+        """SIGKILL to one of all executors, as soon as there is one: a stream on one core has no more."""
+        self.until(lambda: bool(self._all_executors()), "no worker has an executor")
+        self._kill([rng.choice(self._all_executors())])
+
+    def kill_one_of_several(self, rng: random.Random) -> None:
         """SIGKILL to one of all executors, if there are two: the other one can go on."""
-        there = [each for number in list(self.workers) for each in self._executors(number)]
-        if len(there) > 1:
+        if len(there := self._all_executors()) > 1:
             self._kill([rng.choice(there)])
+
+    def _all_executors(self) -> list[psutil.Process]:
+        return [each for number in list(self.workers) for each in self._executors(number)]
 
     def _executors(self, number: int) -> list[psutil.Process]:
         return [each for each in self._of(self.workers[number]) if _EXECUTOR in _words(each)]

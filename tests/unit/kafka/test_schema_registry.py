@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,28 @@ def test_references_are_registered_first() -> None:
 def test_an_id_that_is_not_there_is_an_error_of_the_record() -> None:
     with pytest.raises(SerializationError, match="schema 77, which is not in mock://none"):
         Registry("mock://none").by_id(77)
+
+
+def test_an_id_that_is_not_there_is_not_asked_for_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry, asked, now = Registry("mock://missing"), list[int](), [100.0]
+    monkeypatch.setattr("deltaworks.clock.ticks_s", lambda: now[0])
+    found = registry._client.get_schema
+
+    def get_schema(number: int) -> Any:
+        asked.append(number)
+        return found(number)
+
+    monkeypatch.setattr(registry._client, "get_schema", get_schema)
+
+    for seconds in (0, 1, 8):
+        now[0] += seconds
+        with pytest.raises(SerializationError, match="schema 1, which is not in mock://missing"):
+            registry.by_id(1)
+    assert asked == [1]
+
+    now[0] += 2
+    registry.id_of("a-value", ONE)
+    assert registry.by_id(1) == ONE
 
 
 def test_a_schema_that_is_not_there_is_not_registered_against_the_will() -> None:
