@@ -10,16 +10,20 @@ Nothing here knows which system will read the topics.
 
 from __future__ import annotations
 
+import io
+import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import fastavro
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deltaworks.kernel.partitioning import partition_of as kafka_partition_of
 
 BIDS = "bench-bids"
+BIDS_IN_AVRO = "bench-bids-in-avro"
 AUCTIONS = "bench-auctions"
 PARTITIONS = 4
 KEYS = 10_000
@@ -31,6 +35,13 @@ LATE_SHARE = 0.02
 LATEST_MS = 8_000
 CHANNELS = ("Google", "Facebook", "Baidu", "Apple", "channel-1207", "channel-5591", "channel-8810", "channel-9423")
 _CHUNK = 10_000
+
+
+AVRO = """{"type": "record", "name": "Bid", "fields": [
+    {"name": "auction", "type": "long"}, {"name": "bidder", "type": "long"}, {"name": "price", "type": "long"},
+    {"name": "channel", "type": "string"}, {"name": "url", "type": "string"}, {"name": "dateTime", "type": "long"},
+    {"name": "extra", "type": "string"}]}"""
+"""The schema of a bid; its bytes have no header, so that nobody needs a registry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +86,15 @@ def bids(count: int, seed: int = 7) -> Iterator[Bid]:
             1000 + auction, bidder, price, CHANNELS[bidder & 7], timestamp_ms, filler[start : start + 128]
         )
         yield Bid(partition=partitions[auction], timestamp_ms=timestamp_ms, key=keys[auction], value=value)
+
+
+def bids_in_avro(count: int, seed: int = 7) -> Iterator[Bid]:
+    """The same bids in Avro."""
+    schema = fastavro.parse_schema(json.loads(AVRO))
+    for bid in bids(count, seed):
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, schema, json.loads(bid.value))
+        yield replace(bid, value=body.getvalue())
 
 
 def auctions() -> Iterator[Bid]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 
-from deltaworks import Json, KStream, Pipeline, SessionWindows, StreamsBuilder, String, TimeWindows, Topic
+from deltaworks import Avro, Json, KStream, Pipeline, Serde, SessionWindows, StreamsBuilder, String, TimeWindows, Topic
+from tests.benchmarks.data import AVRO
 
 INPUT = os.environ.get("BENCHMARK_INPUT", "bench-bids")
 OUTPUT = os.environ.get("BENCHMARK_OUTPUT", "bench-output")
@@ -52,8 +54,11 @@ class EnrichedBid(msgspec.Struct, frozen=True, rename="camel"):
     category: int
 
 
-def _bids(builder: StreamsBuilder) -> KStream[str, Bid]:
-    return builder.stream(INPUT, key=String(), value=Json(Bid))
+JSON = Json(Bid)
+
+
+def _bids(builder: StreamsBuilder, value: Serde[Bid] = JSON) -> KStream[str, Bid]:
+    return builder.stream(INPUT, key=String(), value=value)
 
 
 def _enrich(bid: Bid, auction: Auction) -> EnrichedBid:
@@ -65,15 +70,15 @@ def _joined(builder: StreamsBuilder) -> KStream[str, EnrichedBid]:
     return _bids(builder).join(auctions, _enrich)
 
 
-def filter_topology(builder: StreamsBuilder) -> None:
+def filter_topology(builder: StreamsBuilder, value: Serde[Bid] = JSON) -> None:
     """About half of the bids."""
-    _bids(builder).filter(lambda _, bid: bid.price % 2 == 0).to(OUTPUT)
+    _bids(builder, value).filter(lambda _, bid: bid.price % 2 == 0).to(OUTPUT)
 
 
-def count_topology(builder: StreamsBuilder) -> None:
+def count_topology(builder: StreamsBuilder, value: Serde[Bid] = JSON) -> None:
     """Bids per auction in windows of 10 s, with 5 s of grace."""
     windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(seconds=5))
-    _bids(builder).group_by_key().windowed_by(windows).count(store="bid-counts").to_stream().to(OUTPUT)
+    _bids(builder, value).group_by_key().windowed_by(windows).count(store="bid-counts").to_stream().to(OUTPUT)
 
 
 def key_count_topology(builder: StreamsBuilder) -> None:
@@ -109,6 +114,8 @@ def _pipeline(name: str, topology: Callable[[StreamsBuilder], None], *, record_c
 
 filter = _pipeline("filter", filter_topology)
 count = _pipeline("count", count_topology)
+filter_avro = _pipeline("filter-avro", partial(filter_topology, value=Avro(Bid, AVRO)))
+count_avro = _pipeline("count-avro", partial(count_topology, value=Avro(Bid, AVRO)))
 count_uncached = _pipeline("count-uncached", count_topology, record_cache=False)
 session = _pipeline("session", session_topology)
 session_uncached = _pipeline("session-uncached", session_topology, record_cache=False)

@@ -51,6 +51,11 @@ class Backlog:
     record_cache: bool = True
     systems: tuple[SystemName, ...] = ("deltaworks", "kafka-streams")
 
+    @property
+    def input(self) -> str:
+        """The topic."""
+        return data.BIDS_IN_AVRO if self.topology.endswith("-avro") else data.BIDS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
@@ -85,6 +90,8 @@ CELLS: Mapping[str, Cell] = {
     "filter": Backlog(topology="filter"),
     "count": Backlog(topology="count", systems=("deltaworks", "kafka-streams", "spark-native")),
     "count-uncached": Backlog(topology="count", record_cache=False),
+    "filter-avro": Backlog(topology="filter-avro"),
+    "count-avro": Backlog(topology="count-avro"),
     "session": Backlog(topology="session"),
     "session-uncached": Backlog(topology="session", record_cache=False),
     "join": Backlog(topology="join"),
@@ -182,7 +189,7 @@ class Bench:
         try:
             match cell:
                 case Backlog():
-                    job = replace(job, topology=cell.topology, record_cache=cell.record_cache, input=data.BIDS)
+                    job = replace(job, topology=cell.topology, record_cache=cell.record_cache, input=cell.input)
                     return throughput.run(target, job, bootstrap, self.options.records).as_json()
                 case Latency():
                     job = replace(job, topology="join", pipeline=cell.pipeline)
@@ -286,13 +293,17 @@ def preload(bootstrap: str, records: int) -> None:
     """Fills the bids and the table, unless they are there already."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     known = admin.list_topics(timeout=30).topics
-    if {data.BIDS, data.AUCTIONS} <= known.keys() and sum(data.end_offsets(bootstrap, data.BIDS)) == records:
+    topics = (data.BIDS, data.BIDS_IN_AVRO)
+    if {*topics, data.AUCTIONS} <= known.keys() and all(
+        sum(data.end_offsets(bootstrap, each)) == records for each in topics
+    ):
         return
     begin = time.monotonic()
-    data.recreate(bootstrap, data.BIDS)
+    data.recreate(bootstrap, *topics)
     data.recreate(bootstrap, data.AUCTIONS, compacted=True)
     data.load(bootstrap, data.AUCTIONS, data.auctions())
     data.load(bootstrap, data.BIDS, data.bids(records))
+    data.load(bootstrap, data.BIDS_IN_AVRO, data.bids_in_avro(records))
     say(f"{records:,} bids loaded in {time.monotonic() - begin:.0f} s")
 
 

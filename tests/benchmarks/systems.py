@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal, Protocol, assert_never
 
 import msgspec
+import pyspark
 from confluent_kafka import Consumer, TopicPartition
 
 from deltaworks.control import heartbeat
@@ -24,7 +25,7 @@ from deltaworks.stack.jars import ensure_jars
 from deltaworks.stack.java import find_java
 from tests.benchmarks import data
 
-Topology = Literal["filter", "count", "session", "join", "latest"]
+Topology = Literal["filter", "filter-avro", "count", "count-avro", "session", "join", "latest"]
 SystemName = Literal["deltaworks", "kafka-streams", "spark-native"]
 COMMIT_INTERVAL_MS = 1_000
 CORES = 2
@@ -92,7 +93,7 @@ class KafkaStreams:
         self._settings = settings
         java = find_java(settings, read_components(settings.infra).java_versions)
         self._java = java.executable
-        jars = ensure_jars(settings, "kafka-streams")
+        jars = [*ensure_jars(settings, "kafka-streams"), *Path(pyspark.__path__[0]).glob("jars/avro-1.*.jar")]
         classes = scratch / "classes"
         classes.mkdir(parents=True, exist_ok=True)
         jar_path = os.pathsep.join(str(jar) for jar in jars)
@@ -137,7 +138,8 @@ class Deltaworks:
         self._settings = settings
 
     def launch(self, job: Job) -> Launch:
-        pipeline = job.pipeline or (job.topology if job.record_cache else f"{job.topology}_uncached")
+        name = job.topology.replace("-", "_")
+        pipeline = job.pipeline or (name if job.record_cache else f"{name}_uncached")
         environment = {
             "DELTAWORKS_HOME": str(job.folder / "home"),
             "DELTAWORKS_BOOTSTRAP": self._settings.bootstrap,

@@ -16,7 +16,10 @@ from tests.benchmarks.systems import Job, Launch, System, Topology
 
 _SAMPLE_S = 0.2
 _TIMEOUT_S = 400.0
-HASH_KIND: dict[Topology, HashKind] = {"filter": "every", "count": "final", "session": "final", "join": "every"}
+HASH_KIND: dict[Topology, HashKind] = {
+    **dict.fromkeys(("filter", "filter-avro", "join"), "every"),
+    **dict.fromkeys(("count", "count-avro", "session"), "final"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)

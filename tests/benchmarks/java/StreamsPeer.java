@@ -2,10 +2,21 @@ import com.fasterxml.jackson.annotation.JsonPropertyOrder;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.ObjectReader;
 import com.fasterxml.jackson.databind.ObjectWriter;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
+import org.apache.avro.Schema;
+import org.apache.avro.SchemaBuilder;
+import org.apache.avro.generic.GenericData;
+import org.apache.avro.generic.GenericDatumReader;
+import org.apache.avro.generic.GenericDatumWriter;
+import org.apache.avro.generic.GenericRecord;
+import org.apache.avro.io.BinaryDecoder;
+import org.apache.avro.io.BinaryEncoder;
+import org.apache.avro.io.DecoderFactory;
+import org.apache.avro.io.EncoderFactory;
 import org.apache.kafka.common.errors.SerializationException;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
@@ -91,11 +102,72 @@ public final class StreamsPeer {
             });
     }
 
+    private static final Schema BID =
+        SchemaBuilder.record("Bid").fields()
+            .requiredLong("auction").requiredLong("bidder").requiredLong("price")
+            .requiredString("channel").requiredString("url").requiredLong("dateTime").requiredString("extra")
+            .endRecord();
+
+    /** Through Avro's generic records; its decoders and encoders are used again. */
+    private static Serde<Bid> avro() {
+        ThreadLocal<BinaryDecoder> decoders = new ThreadLocal<>();
+        ThreadLocal<BinaryEncoder> encoders = new ThreadLocal<>();
+        ThreadLocal<GenericDatumReader<GenericRecord>> readers =
+            ThreadLocal.withInitial(() -> new GenericDatumReader<>(BID));
+        ThreadLocal<GenericDatumWriter<GenericRecord>> writers =
+            ThreadLocal.withInitial(() -> new GenericDatumWriter<>(BID));
+        return Serdes.serdeFrom(
+            (topic, bid) -> {
+                if (bid == null) {
+                    return null;
+                }
+                try {
+                    ByteArrayOutputStream bytes = new ByteArrayOutputStream(300);
+                    BinaryEncoder encoder = EncoderFactory.get().directBinaryEncoder(bytes, encoders.get());
+                    encoders.set(encoder);
+                    GenericRecord record = new GenericData.Record(BID);
+                    record.put(0, bid.auction);
+                    record.put(1, bid.bidder);
+                    record.put(2, bid.price);
+                    record.put(3, bid.channel);
+                    record.put(4, bid.url);
+                    record.put(5, bid.dateTime);
+                    record.put(6, bid.extra);
+                    writers.get().write(record, encoder);
+                    encoder.flush();
+                    return bytes.toByteArray();
+                } catch (IOException problem) {
+                    throw new SerializationException(problem);
+                }
+            },
+            (topic, data) -> {
+                if (data == null) {
+                    return null;
+                }
+                try {
+                    BinaryDecoder decoder = DecoderFactory.get().binaryDecoder(data, decoders.get());
+                    decoders.set(decoder);
+                    GenericRecord record = readers.get().read(null, decoder);
+                    Bid bid = new Bid();
+                    bid.auction = (long) record.get(0);
+                    bid.bidder = (long) record.get(1);
+                    bid.price = (long) record.get(2);
+                    bid.channel = record.get(3).toString();
+                    bid.url = record.get(4).toString();
+                    bid.dateTime = (long) record.get(5);
+                    bid.extra = record.get(6).toString();
+                    return bid;
+                } catch (IOException problem) {
+                    throw new SerializationException(problem);
+                }
+            });
+    }
+
     private static void build(StreamsBuilder builder, String topology, String input, String table, String output) {
         Serde<String> text = Serdes.String();
-        Serde<Bid> bid = json(Bid.class);
+        Serde<Bid> bid = topology.endsWith("-avro") ? avro() : json(Bid.class);
         KStream<String, Bid> bids = builder.stream(input, Consumed.with(text, bid));
-        switch (topology) {
+        switch (topology.replace("-avro", "")) {
             case "filter":
                 bids.filter((key, value) -> value.price % 2 == 0).to(output, Produced.with(text, bid));
                 break;
