@@ -10,6 +10,7 @@ batch also says which intent it carries out, and a batch is skipped only if its 
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -40,6 +41,7 @@ from deltaworks.topology.nodes.sinks import DeltaSink
 
 _AT_ONCE = 8
 """Commits to different tables of an object store that are made at the same time."""
+_log = logging.getLogger(__name__)
 _SET_BACK = (
     "was an older copy of the checkpoint restored? Restore the one that was there, or a copy of checkpoint and "
     "tables of the same time; or rebuild state and tables: deltaworks replay <pipeline> --hand-over"
@@ -390,8 +392,12 @@ class TableCommitter:
         return layout.app_id(self.application, table, step, self._query_id)
 
     def _open(self, schema: TableSchema, generation: int, uncommitted: Collection[str]) -> OpenTable:
-        log = DeltaLog.create_or_open(self.root, schema, query_id=self._query_id, properties=self._options.properties)
+        log = DeltaLog.create_or_open(
+            self.root, schema, query_id=self._query_id, properties=self._options.properties, may_lack=True
+        )
         log.fence(self._app(schema.name, layout.GENERATION), generation)
+        if added := log.add_columns(schema):
+            _log.info("Delta table '%s' has the new columns %s.", schema.name, ", ".join(added))
         log.describe(schema, self._options.properties)
         step = layout.SNAPSHOT if schema.role is Role.SNAPSHOT else layout.ROWS
         tag = layout.query_tag(self._query_id)

@@ -41,6 +41,8 @@ _CHECKPOINT_MIN_ACTIONS = 2000
 _CHECKPOINT_MAX_COMMITS = 1000
 QUERY_PROPERTY = "deltaworks.query"
 _STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
+_ADDED_PROPERTY = "deltaworks.added-columns"
+"""The columns that were added later, as JSON."""
 
 
 class OvertakenError(TransientError):
@@ -129,11 +131,24 @@ class DeltaLog:
 
     @classmethod
     def create_or_open(
-        cls, root: Path, schema: TableSchema, *, query_id: str, properties: Mapping[str, str]
+        cls,
+        root: Path,
+        schema: TableSchema,
+        *,
+        query_id: str,
+        properties: Mapping[str, str],
+        may_lack: bool = False,
     ) -> DeltaLog:
         """Opens the table of `schema`, or creates it; for its only committer.
 
         A last version that is not whole was never a commit: it is moved to the trash first.
+
+        Args:
+            root: folder of all tables.
+            schema: of the table.
+            query_id: the owner.
+            properties: of a new table, beside those that every table has.
+            may_lack: the table may lack columns, which `add_columns` adds.
 
         Raises:
             TableError: the table has other columns, belongs to another checkpoint, or another writer has changed it.
@@ -149,7 +164,7 @@ class DeltaLog:
             log.load()
         log.check_owner(schema.role, query_id)
         log.require_ours(schema)
-        log.check(schema, query_id)
+        log.check(schema, query_id, may_lack=may_lack)
         return log
 
     @property
@@ -179,14 +194,20 @@ class DeltaLog:
                 else "restore the checkpoint, or remove the table's folder to build it again from the topics",
             )
 
-    def check(self, schema: TableSchema, query_id: str) -> None:
-        """Raises `TableError` if this log is not that of `schema`, written by `query_id`."""
+    def check(self, schema: TableSchema, query_id: str, *, may_lack: bool = False) -> None:
+        """Raises `TableError` if this log is not that of `schema`, written by `query_id`.
+
+        Args:
+            schema: what the table must be.
+            query_id: whose it must be.
+            may_lack: it may lack columns.
+        """
         self.check_owner(schema.role, query_id)
-        if differences := self.differences(schema):
+        if differences := self.differences(schema, may_lack=may_lack):
             raise TableError(
                 f"Delta table '{schema.name}' at {self.path} has other columns than the pipeline "
                 f"(table -> pipeline): {'; '.join(differences)}.",
-                hint="a column that is renamed is another column: give the old names again (key= and value= of "
+                hint="columns can be added, and nothing else: give the old names and types again (key= and value= of "
                 "to_delta, fields of the type), write to a table of another name, or build this one again with the new "
                 "columns: deltaworks replay <pipeline> --hand-over",
             )
@@ -202,16 +223,48 @@ class DeltaLog:
             with suppress(OvertakenError):
                 self.commit(Commit(definition=definition, data_change=False, operation="DESCRIBE TABLE"))
 
-    def differences(self, schema: TableSchema) -> list[str]:
-        """The differences between the columns, as `table -> schema`."""
+    def add_columns(self, schema: TableSchema) -> list[str]:
+        """Commits the columns of `schema` that the table lacks, in which the rows that are there have null; for its
+        only committer.
+
+        Returns:
+            Their names.
+
+        Raises:
+            FencedError, TableError: see `commit`.
+        """
+        added: list[str] = []
+        while True:
+            found = {each["name"]: each for each in json.loads(self.schema_text)["fields"]}
+            wanted = {each["name"]: each for each in _columns(schema.commented)}
+            if not (missing := [name for name in wanted if name not in found]):
+                return added
+            told = json.dumps([*self.added_columns, *missing])
+            fields = [found.get(name, each) for name, each in wanted.items()]
+            definition = {
+                **self.definition,
+                "schemaString": json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False),
+                "configuration": {**self.properties, _ADDED_PROPERTY: told},
+            }
+            with suppress(OvertakenError):
+                self.commit(Commit(definition=definition, data_change=False, operation="ADD COLUMNS"))
+                added = missing
+
+    @property
+    def added_columns(self) -> tuple[str, ...]:
+        """Columns that were added to the table after its first files were written, which may lack them."""
+        return tuple(json.loads(self.properties.get(_ADDED_PROPERTY, "[]")))
+
+    def differences(self, schema: TableSchema, *, may_lack: bool = False) -> list[str]:
+        """The differences between the columns, as `table -> schema`; those that the table lacks unless it may."""
         found = {f["name"]: f["type"] for f in json.loads(self.schema_text)["fields"]}
-        wanted = {f["name"]: f["type"] for f in json.loads(Schema.from_arrow(schema.arrow).to_json())["fields"]}
+        wanted = {f["name"]: f["type"] for f in _columns(schema.arrow)}
         if found == wanted and self.partition_by == schema.partition_by:
             return []
         differences = [
             f"{name}: {found.get(name, 'not there')} -> {wanted.get(name, 'not there')}"
             for name in sorted(found.keys() | wanted.keys())
-            if found.get(name) != wanted.get(name)
+            if found.get(name) != wanted.get(name) and (name in found or not may_lack)
         ]
         if self.partition_by != schema.partition_by:
             differences.append(f"partitions: {self.partition_by} -> {schema.partition_by}")
@@ -647,3 +700,9 @@ class DeltaLog:
 def _token(path: str) -> int:
     """Hashes a path to a number of 62 bits."""
     return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest()) >> 2
+
+
+def _columns(schema: pa.Schema) -> list[dict[str, Any]]:
+    """As the log has them."""
+    columns: list[dict[str, Any]] = json.loads(Schema.from_arrow(schema).to_json())["fields"]
+    return columns

@@ -65,7 +65,29 @@ def read_each(
     """The rows of several files, one after the other; see `read`."""
     for data in files.contents(root / schema.name / path for path in paths):
         with pq.ParquetFile(pa.BufferReader(data)) as file:
-            yield file.read(columns=columns, use_threads=False).replace_schema_metadata(None)
+            rows = file.read(columns=columns, use_threads=False).replace_schema_metadata(None)
+            yield completed(rows, schema, columns)
+
+
+def completed(rows: pa.Table, schema: TableSchema, columns: Sequence[str] | None = None) -> pa.Table:
+    """Rows of a file with null in the columns that were added to the table later.
+
+    Args:
+        rows: of a data file.
+        schema: of the table.
+        columns: those that are wanted; None: all.
+    """
+    wanted = schema.file.names if columns is None else columns
+    if len(rows.column_names) == len(wanted):
+        return rows
+    there = set(rows.column_names)
+    return pa.table(
+        [
+            rows.column(name) if name in there else pa.nulls(rows.num_rows, schema.file.field(name).type)
+            for name in wanted
+        ],
+        names=list(wanted),
+    )
 
 
 def count(root: Path, schema: TableSchema, path: str) -> int:

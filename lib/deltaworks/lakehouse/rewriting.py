@@ -216,6 +216,8 @@ def _torn_versions(table: Path) -> Iterator[Path]:
 def _write(table: Path, schema: TableSchema | None, file: _File, id: str) -> NewFile:
     """Writes a file without its unwanted rows, wherever it is."""
     left = file.rows.filter(pc.invert(file.unwanted))
+    if schema is not None and set(left.column_names) < set(schema.file.names):
+        left = parquet.completed(left, schema)
     path = _renamed(file.path, left.num_rows, id)
     targets = [place.with_name(Path(path).name) for place in file.places]
     if (written := _written(targets[0])) is not None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from tests.system.formats.job import parcels
 
 NEWEST = 3
-_SINCE, _UNTIL = re.compile(r"\bsince (\d)"), re.compile(r"\buntil (\d)")
-_MARK = re.compile(r"\s*(#|//) (since|until) \d.*$")
+_MARK = re.compile(r"\s*(#|//) since (\d)$")
 
 SCHEMAS = {
     1: """{"type": "record", "name": "Parcel", "fields": [
@@ -46,10 +45,8 @@ def _text() -> str:
 
 
 def _is_in(line: str, number: int) -> bool:
-    if not _MARK.search(line):
-        return True
-    since, until = _SINCE.search(line), _UNTIL.search(line)
-    return (since is None or int(since[1]) <= number) and (until is None or number <= int(until[1]))
+    mark = _MARK.search(line)
+    return mark is None or int(mark[2]) <= number
 
 
 def _line(line: str) -> str:

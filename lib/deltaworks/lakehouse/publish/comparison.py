@@ -289,7 +289,7 @@ class _Pair:
 
     def _side(self, log: DeltaLog | None, scope: Scope, left_out: set[str]) -> Side:
         if log is None:
-            return Side([], frozenset(), "TRUE")
+            return Side([], frozenset(), frozenset(), "TRUE")
         paths = sorted(log.files, key=lambda path: (layout.batch_of(path) or (-1, ""), path))
         if self.schema.role is Role.WINDOWED:
             days = {path: layout.partition_of(path)["window_date"] for path in paths}
@@ -297,7 +297,9 @@ class _Pair:
         condition = scope.condition(self.source)
         if self.schema.role in (Role.APPEND, Role.DEAD_LETTERS):
             paths, condition = self._written(log, paths, scope)
-        return Side([log.path / path for path in paths], frozenset(_types(log)), condition)
+        return Side(
+            [log.path / path for path in paths], frozenset(_types(log)), frozenset(log.added_columns), condition
+        )
 
     def _written(self, log: DeltaLog, paths: Sequence[str], scope: Scope) -> tuple[list[str], str]:
         """The files with rows of the replay's batches, and a condition for those rows."""

@@ -196,4 +196,5 @@ def _slices(
 def _side(source: OpenTable, paths: Collection[str]) -> Side:
     ordered = sorted(paths, key=lambda path: (layout.batch_of(path) or (-1, ""), path))
     columns = frozenset(source.schema.file.names)
-    return Side([source.log.path / path for path in ordered], columns, "TRUE")
+    added = frozenset(source.log.added_columns)
+    return Side([source.log.path / path for path in ordered], columns, added, "TRUE")

@@ -60,6 +60,8 @@ class Side:
     """Files in the order in which they were written."""
     columns: frozenset[str]
     """Columns that it has; other columns read as null."""
+    added: frozenset[str]
+    """Those of them that were added later, so that older files lack them."""
     condition: str
     """Its rows in the scope, as SQL on columns, `file_index` (of `files`) and `file_row_number` (from 0)."""
 
@@ -336,7 +338,15 @@ class Differences:
         )
         if not side.files:
             return f"(SELECT {columns}, 0 AS file_index, 0 AS file_row_number WHERE FALSE)"
-        return f"(SELECT {columns}, file_index, file_row_number FROM {rows_of(self._copies.of(side.files))})"
+        rows = rows_of(self._copies.of(side.files), differing=bool(side.added))
+        if side.added:  # perhaps all of these files lack some
+            nothing = ", ".join(
+                f"NULL::{self._type(field.type)} AS {_quoted(field.name)}"
+                for field in self._source.file
+                if field.name in side.added
+            )
+            rows = f"(SELECT {nothing} WHERE FALSE UNION ALL BY NAME SELECT *, file_index, file_row_number FROM {rows})"
+        return f"(SELECT {columns}, file_index, file_row_number FROM {rows})"
 
     def _type(self, kind: pa.DataType) -> str:
         """DuckDB's name for a type."""
@@ -374,10 +384,15 @@ def _identity_of(schema: TableSchema) -> set[str]:
             return {*schema.key_names, *ROW_SOURCE}
 
 
-def rows_of(paths: Iterable[Path]) -> str:
-    """The rows of files of Parquet, in SQL."""
+def rows_of(paths: Iterable[Path], *, differing: bool = False) -> str:
+    """The rows of files of Parquet, in SQL.
+
+    Args:
+        paths: the files.
+        differing: some lack columns, in which their rows have null; then all of them are opened first.
+    """
     listed = ", ".join(_text(_literal_path(path)) for path in paths)
-    return f"read_parquet([{listed}], hive_partitioning = false)"
+    return f"read_parquet([{listed}], hive_partitioning = false{', union_by_name = true' if differing else ''})"
 
 
 def unordered(sql: str, kind: pa.DataType, depth: int = 0) -> str:

@@ -1,6 +1,6 @@
 """Parcels per user: reads Avro and older JSON, writes Protobuf. `versions.of` makes the older versions of this file.
 
-A line with `since N` is not in versions before N; one with `until N` is not in versions after it.
+A line with `since N` is not in versions before N.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ message Sent {
   string user = 2;
   int64 grams = 3;
   string price = 4; // since 2
-  string note = 5; // since 2 until 2
+  string note = 5; // since 2
   Tier tier = 6; // since 3
 }
 enum Tier { basic = 0; gold = 1; } // since 3
@@ -40,7 +40,7 @@ class Parcel(msgspec.Struct, frozen=True):
     grams: int
     sent_at: datetime
     price: Annotated[Decimal, DecimalDigits(10, 2)] = Decimal("0.00")  # since 2
-    note: str = ""  # since 2 until 2
+    note: str = ""  # since 2
     tier: Literal["basic", "gold"] = "basic"  # since 3
 
 
@@ -49,7 +49,7 @@ class Sent(msgspec.Struct, frozen=True):
     user: str
     grams: int
     price: Annotated[Decimal, DecimalDigits(10, 2)] = Decimal("0.00")  # since 2
-    note: str = ""  # since 2 until 2
+    note: str = ""  # since 2
     tier: Literal["basic", "gold"] = "basic"  # since 3
 
 
@@ -72,7 +72,7 @@ def sent(parcel: Parcel) -> Sent:
         user=parcel.user,
         grams=parcel.grams,
         price=parcel.price,  # since 2
-        note=parcel.note,  # since 2 until 2
+        note=parcel.note,  # since 2
         tier=parcel.tier,  # since 3
     )
 
