@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from deltaworks.errors import ConfigurationError, ConflictError, SchemasUnavailableError
-from deltaworks.serdes.compatibility import incompatibilities
 from deltaworks.serdes.in_registry import InRegistry
 from deltaworks.serdes.schemas import Registered, Schemas, WriterSchema
 from deltaworks.topology.plan import Plan
@@ -82,7 +82,7 @@ def check(plan: Plan, schemas: Schemas) -> Checked:
 def _unreadable(use: Use, versions: list[Registered]) -> Iterator[tuple[str, bool]]:
     """What is said of each version that cannot be read, and whether it is the newest."""
     for each in versions:
-        if reasons := _reasons(each.schema, use.serde):
+        if reasons := _unreadable_by(use.serde, each.schema):
             is_newest = each is versions[-1]
             who = f"version {each.version} of '{use.subject}'{', the newest,' if is_newest else ''}"
             told = f"{use.of} that were written with {who} cannot be read as {use.serde.name}: {'; '.join(reasons)}"
@@ -92,13 +92,12 @@ def _unreadable(use: Use, versions: list[Registered]) -> Iterator[tuple[str, boo
 def _refused(use: Use, why: str, schemas: Schemas) -> str:
     told = f"{use.of} cannot be registered as {use.serde.name} under '{use.subject}': {why}"
     versions = schemas.versions(use.subject)
-    reasons = _reasons(versions[-1].schema, use.serde) if versions else []
+    reasons = _unreadable_by(use.serde, versions[-1].schema) if versions else []
     return f"{told}: {'; '.join(reasons)}" if reasons else told
 
 
-def _reasons(writer: WriterSchema, serde: InRegistry[object]) -> list[str]:
-    reader = serde.writer_schema
+def _unreadable_by(serde: InRegistry[Any], writer: WriterSchema) -> list[str]:
     try:
-        return incompatibilities(writer, reader, message=serde.record)
+        return serde.unreadable(writer)
     except (ValueError, ConfigurationError) as error:
         return [str(error)]

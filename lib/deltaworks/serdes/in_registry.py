@@ -47,6 +47,14 @@ class InRegistry(Generic[T]):
         """The subject of its schema, once it is bound; None: its records name no schema."""
         return self._binding.subject(self.subject, self.record) if self.registry else None
 
+    def unreadable(self, writer: WriterSchema) -> list[str]:
+        """Why values of a schema cannot be read, a reason per field; empty if they can.
+
+        Raises:
+            ValueError: it is no schema of its format.
+        """
+        raise NotImplementedError
+
     def bind(self, schemas: Schemas, topic: str | None, is_key: bool) -> Self:
         """The same serde with a registry; `serdes.schemas.bound` calls it."""
         new = self.__class__.__new__(self.__class__)

@@ -98,6 +98,12 @@ class JsonSchema(InRegistry[T]):
         """The schema as a registry has it."""
         return WriterSchema(self.schema, "JSON")
 
+    def unreadable(self, writer: WriterSchema) -> list[str]:
+        """Why values of a schema cannot be read, by field."""
+        if writer.kind != "JSON":
+            return [f"it is {writer.kind} and not JSON"]
+        return incompatibilities(json.loads(writer.text), made_from(self._json), self.decimals)
+
     @property
     def meaning(self) -> dict[str, Any]:
         """What its bytes mean, for `serdes.schema`."""

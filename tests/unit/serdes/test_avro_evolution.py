@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from enum import Enum
 from typing import Annotated, Any, Literal
 
 import fastavro
@@ -12,10 +14,11 @@ import msgspec
 import pytest
 
 from deltaworks import Avro, DecimalDigits, SerializationError
+from deltaworks.serdes import wire
 from deltaworks.serdes.avro.changes import incompatibilities
 from deltaworks.serdes.avro.nodes import parsed
 from deltaworks.serdes.schema import breaking_changes, in_words, schema_of
-from deltaworks.serdes.schemas import InMemory, bound
+from deltaworks.serdes.schemas import InMemory, WriterSchema, bound
 
 TS = {"type": "long", "logicalType": "timestamp-millis"}
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
@@ -248,3 +251,56 @@ def test_bytes_of_avro_in_a_store_may_not_change_their_layout() -> None:
         "it was avro(Order), is avro(Order) with the id of its schema"
     ]
     assert in_words(schema_of(one)) == "avro(Order)"
+
+
+class Bought(msgspec.Struct, frozen=True):
+    tier: Literal["basic", "gold"]
+    others: list[Literal["basic", "gold"]] = []
+    again: Bought | None = None
+    color: Literal["red", "blue"] = "red"
+
+
+TIER = {"type": "enum", "name": "shop.Tier", "symbols": ["basic", "gold"]}
+WRITTEN: dict[str, Any] = {
+    "type": "record",
+    "name": "Bought",
+    "fields": [
+        {"name": "tier", "type": TIER},
+        {"name": "others", "type": {"type": "array", "items": "shop.Tier"}, "default": []},
+        {"name": "again", "type": ["null", "Bought"], "default": None},
+        {"name": "color", "type": ["null", {"type": "enum", "name": "Color", "symbols": ["red", "blue"]}]},
+    ],
+}
+
+
+def test_a_literal_has_no_name_so_it_reads_enums_of_any() -> None:
+    registry = InMemory()
+    plain = {**WRITTEN, "fields": WRITTEN["fields"][:3]}
+    number = registry.id_of("t-value", WriterSchema(json.dumps(plain), "AVRO"))
+    body = io.BytesIO()
+    value = {"tier": "gold", "others": ["basic", "gold"], "again": {"tier": "basic", "others": [], "again": None}}
+    fastavro.schemaless_writer(body, fastavro.parse_schema(plain), value)
+    reader = bound(Avro(Bought, registry=True), registry, "t", is_key=False)
+
+    found = reader.deserialize(wire.header(number) + body.getvalue())
+
+    assert found == Bought("gold", ["basic", "gold"], Bought("basic"))
+    nullable = WriterSchema(json.dumps(WRITTEN), "AVRO")
+    assert Avro(Bought).unreadable(nullable) == ["field 'color' may be null, and is Color"]
+    one_name = {**plain, "fields": [*plain["fields"], {"name": "color", "type": "shop.Tier"}]}
+    [reason] = Avro(Bought).unreadable(WriterSchema(json.dumps(one_name), "AVRO"))
+    assert reason.startswith("field 'color' is written as")
+
+
+class Kind(Enum):
+    BASIC = "basic"
+    GOLD = "gold"
+
+
+def test_an_enum_of_python_has_a_name() -> None:
+    kept = msgspec.defstruct("Bought", [("tier", Kind)])
+    renamed = {"type": "record", "name": "Bought", "fields": [{"name": "tier", "type": TIER}]}
+
+    reasons = Avro(kept).unreadable(WriterSchema(json.dumps(renamed), "AVRO"))
+
+    assert reasons == ["field 'tier' is written as shop.Tier, and read as Kind"]

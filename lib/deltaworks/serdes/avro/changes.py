@@ -110,7 +110,7 @@ class _Resolution:
             return
         within = "" if where == "the value" else f" of {where}"
         for part in reader.fields:
-            if (found := _written(part, writer)) is not None:
+            if (found := written(part, writer)) is not None:
                 yield from self.of(found.type, part.type, f"field '{part.name}'{within}")
             elif part.default is NO_DEFAULT:
                 yield f"field '{part.name}'{within} is not written, and has no default"
@@ -127,7 +127,8 @@ class _Resolution:
             yield _changed(where, writer, reader)
 
 
-def _written(part: Field, writer: Record) -> Field | None:
+def written(part: Field, writer: Record) -> Field | None:
+    """The writer's field that a field of the reader gets its values from; None: there is none."""
     return next((writer.by_name[name] for name in (part.name, *part.aliases) if name in writer.by_name), None)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from deltaworks.errors import SerializationError
 from deltaworks.serdes.avro import nodes
 from deltaworks.serdes.avro.fitting import ABSENT, MARK, Fitted, without_meanings
+from deltaworks.serdes.avro.names import adopted
 from deltaworks.serdes.primitives import unfit, unreadable
 
 _BROKEN = (EOFError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
@@ -40,7 +41,7 @@ def reading(writer: nodes.Node, found: Fitted, name: str) -> Callable[[bytes], A
     from fastavro import schemaless_reader
     from fastavro.read import SchemaResolutionError
 
-    reader = found.fit.reader
+    reader = adopted(found.fit.reader, writer)
     same = nodes.canonical(without_meanings(writer)) == nodes.canonical(without_meanings(reader))
     writing_schema, reading_schema = _schema(writer), None if same else _schema(reader)
     convert, named, broken = found.fit.read, found.named, (*_BROKEN, SchemaResolutionError)

@@ -85,9 +85,7 @@ class _Derivation:
         path = f"{where}.{part.written}" if where else part.written
         if not _NAME.fullmatch(part.written):
             raise TypeError(f"{_at(path)}Avro allows letters, digits and underscores in names")
-        shape = part.shape
-        if isinstance(shape, Choice) and shape.kind is None:
-            shape = Choice(shape.values, name=f"{record}{_capitalized(part.written)}")
+        shape = _named(part.shape, f"{record}{_capitalized(part.written)}")
         default = nodes.NO_DEFAULT if part.default is None else _default(part.default(), shape)
         return nodes.Field(part.written, self.node(_with_first(shape, default), path), default, part.doc)
 
@@ -99,7 +97,7 @@ class _Derivation:
             return _BASIC[Basic.TEXT]
         if (known := self._choices.get(shape.name)) is not None and known[0].values == shape.values:
             return known[1]
-        found = nodes.Symbols(self._new_name(shape.name, where), symbols)
+        found = nodes.Symbols(self._new_name(shape.name, where), symbols, any_name=shape.kind is None)
         self._choices[shape.name] = shape, found
         return found
 
@@ -110,6 +108,21 @@ class _Derivation:
             raise TypeError(f"{_at(where)}there are two types called '{name}'")
         self._names.add(name)
         return f"{self._space}{name}"
+
+
+def _named(shape: Shape, name: str) -> Shape:
+    """A shape whose `Literal`, if it has one, has a name."""
+    match shape:
+        case Choice(values, None):
+            return Choice(values, name=name)
+        case Many(item, kind):
+            return Many(_named(item, name), kind)
+        case Entries(value, key):
+            return Entries(_named(value, name), key)
+        case OneOf(members) if sum(isinstance(each, Choice) for each in members) == 1:
+            return OneOf(tuple(_named(each, name) for each in members))
+        case _:
+            return shape
 
 
 def _with_first(shape: Shape, default: Any) -> Shape:

@@ -45,6 +45,8 @@ class Symbols:
     default: str | None = None
     doc: str | None = None
     aliases: tuple[str, ...] = ()
+    any_name: bool = field(default=False, compare=False)
+    """The name means nothing: it was made for a `Literal`."""
 
 
 @dataclass(frozen=True)

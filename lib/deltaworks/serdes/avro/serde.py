@@ -12,6 +12,7 @@ from deltaworks.serdes.avro import codec, nodes
 from deltaworks.serdes.avro.changes import incompatibilities
 from deltaworks.serdes.avro.fitting import fitted
 from deltaworks.serdes.avro.from_type import schema_from
+from deltaworks.serdes.avro.names import adopted
 from deltaworks.serdes.base import NULL, Serde
 from deltaworks.serdes.in_registry import InRegistry
 from deltaworks.serdes.made_types import made_of
@@ -176,15 +177,20 @@ class Avro(InRegistry[T]):
 
     def _reader_of(self, number: int) -> Callable[[bytes], T]:
         writer = self._binding.schemas.by_id(number)
-        if writer.kind != "AVRO":
-            raise SerializationError(f"a record names schema {number}, which is {writer.kind} and not Avro")
-        node = nodes.parsed(writer.text, writer.referred)
-        if reasons := incompatibilities(node, self._fitted.fit.reader):
+        if reasons := self.unreadable(writer):
             raise SerializationError(
                 f"a record was written with schema {number}, which {self.name} cannot read: {'; '.join(reasons)}",
                 hint="give the type, or the schema of the serde, what both versions have",
             )
+        node = nodes.parsed(writer.text, writer.referred)
         return codec.reading(node, self._fitted, self.name)
+
+    def unreadable(self, writer: WriterSchema) -> list[str]:
+        """Why values of a schema cannot be read, by field."""
+        if writer.kind != "AVRO":
+            return [f"it is {writer.kind} and not Avro"]
+        node = nodes.parsed(writer.text, writer.referred)
+        return incompatibilities(node, adopted(self._fitted.fit.reader, node))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Avro) and self._identity() == other._identity()

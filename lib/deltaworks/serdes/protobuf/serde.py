@@ -15,7 +15,7 @@ from deltaworks.serdes.made_types import made_of
 from deltaworks.serdes.packed import Packed
 from deltaworks.serdes.primitives import unfit, unreadable
 from deltaworks.serdes.protobuf.described import described, incompatibilities
-from deltaworks.serdes.protobuf.descriptors import Descriptors, Source, descriptors, of_class, of_writer
+from deltaworks.serdes.protobuf.descriptors import Descriptors, Source, by_name, descriptors, of_class, of_writer
 from deltaworks.serdes.protobuf.fitting import fitted
 from deltaworks.serdes.schemas import SubjectStrategy, WriterSchema
 from deltaworks.serdes.shapes import shape_of
@@ -204,23 +204,30 @@ class Protobuf(InRegistry[T]):
 
     def _check_writer(self, number: int, path: Sequence[int]) -> None:
         writer = self._binding.schemas.by_id(number)
-        if writer.kind != "PROTOBUF":
-            raise SerializationError(f"a record names schema {number}, which is {writer.kind} and not Protobuf")
         if tuple(path) == self._descriptors.path and writer.fingerprint == self.writer_schema.fingerprint:
             return  # its own, without a compiler
+        if writer.kind == "PROTOBUF" and (found := self._of_writer(number, writer, path)) != self._descriptors.message:
+            raise SerializationError(f"a record is a {found} and not a {self._descriptors.message}")
+        if reasons := self.unreadable(writer):
+            raise SerializationError(
+                f"a record was written with schema {number}, which {self.name} cannot read: {'; '.join(reasons)}"
+            )
+
+    def unreadable(self, writer: WriterSchema) -> list[str]:
+        """Why messages of a schema cannot be read, by field."""
+        if writer.kind != "PROTOBUF":
+            return [f"it is {writer.kind} and not Protobuf"]
+        before = described(by_name(writer, self._descriptors.message).descriptor)
+        return incompatibilities(before, described(self._descriptors.descriptor))
+
+    def _of_writer(self, number: int, writer: WriterSchema, path: Sequence[int]) -> str:
+        """The name of the message at a place of a schema."""
         try:
-            found = of_writer(writer, path)
-            before = described(found.descriptor)
+            return of_writer(writer, path).message
         except (ValueError, TypeError) as error:
             raise SerializationError(
                 f"a record names a message of schema {number} that is not there: {error}"
             ) from error
-        if found.message != self._descriptors.message:
-            raise SerializationError(f"a record is a {found.message} and not a {self._descriptors.message}")
-        if reasons := incompatibilities(before, described(self._descriptors.descriptor)):
-            raise SerializationError(
-                f"a record was written with schema {number}, which {self.name} cannot read: {'; '.join(reasons)}"
-            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Protobuf) and self._identity() == other._identity()
