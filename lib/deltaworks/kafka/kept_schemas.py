@@ -4,6 +4,7 @@
 |---|---|
 | `ids/ID.json` | the schema with an id |
 | `subjects/FINGERPRINT.json` | the id of a schema under a subject |
+| `missing/ID.json` | there was no schema with an id when a record named it |
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from deltaworks import files, formats
-from deltaworks.errors import ConflictError
-from deltaworks.serdes.schemas import Registered, Schemas, WriterSchema
+from deltaworks.errors import ConfigurationError, ConflictError, SchemasUnavailableError, SerializationError
+from deltaworks.serdes.schemas import Registered, Schemas, WriterSchema, unknown
 
 T = TypeVar("T")
 
@@ -38,6 +39,12 @@ class _Id(msgspec.Struct):
     subject: str
 
 
+class _Missing(msgspec.Struct):
+    """There was none with an id."""
+
+    format: int
+
+
 class Kept:
     """`Schemas` that remember what others have said.
 
@@ -46,26 +53,46 @@ class Kept:
     Args:
         folder: of this registry alone: another one has other ids.
         behind: asked for what is not in the folder.
+        of_history: records are read that were read before. What the stream has not found then, is not there either
+            if `behind` does not answer; a running stream waits for the answer.
 
     Raises:
         ConflictError: two processes were told different schemas for one id, so there are two registries behind.
         IncompatibleCheckpointError: another version wrote a file.
     """
 
-    def __init__(self, folder: Path, behind: Schemas) -> None:
+    def __init__(self, folder: Path, behind: Schemas, *, of_history: bool = False) -> None:
         self._folder = folder
         self._behind = behind
+        self._of_history = of_history
+        self._missing: set[int] = set()
         self._files = files.files_in(folder)
 
     def by_id(self, number: int) -> WriterSchema:
         """The schema with an id."""
         name = f"ids/{number}.json"
-        if (kept := self._files.get(name)) is not None:
+        if number not in self._missing and (kept := self._files.get(name)) is not None:
             return self._decoded(name, kept.data, _Schema).schema
-        found = self._behind.by_id(number)
+        found = self._asked(number)
+        self._missing.discard(number)
         if not self._files.put_if_absent(name, msgspec.json.encode(_Schema(FORMAT, found))):
             self.check(number, found)
         return found
+
+    def _asked(self, number: int) -> WriterSchema:
+        missing = f"missing/{number}.json"
+        try:
+            return self._behind.by_id(number)
+        except SerializationError:
+            if number not in self._missing:
+                self._files.put_if_absent(missing, msgspec.json.encode(_Missing(FORMAT)))
+                self._missing.add(number)
+            raise
+        except (SchemasUnavailableError, ConfigurationError):
+            if self._of_history and (kept := self._files.get(missing)) is not None:
+                self._decoded(missing, kept.data, _Missing)
+                raise unknown(number, "the schema registry when the stream read it") from None
+            raise
 
     def id_of(self, subject: str, schema: WriterSchema) -> int:
         """The id of a schema under a subject."""

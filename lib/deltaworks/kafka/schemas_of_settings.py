@@ -29,10 +29,12 @@ class SchemasOfSettings:
     Args:
         settings: `[schema_registry]`; without `url`, only schemas that were met before are known.
         folder: keeps every schema from the moment when it is met.
+        of_history: see `Kept`.
     """
 
     settings: Mapping[str, str | Reference] = field(repr=False)
     folder: Path
+    of_history: bool = False
 
     def by_id(self, number: int) -> WriterSchema:
         """The schema with an id; raises as `Registry` and `Kept` do."""
@@ -52,13 +54,13 @@ class SchemasOfSettings:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As text: how its store is reached, and where its copies are, the other process knows better."""
-        return _again, (dict(self.settings), str(self.folder))
+        return _again, (dict(self.settings), str(self.folder), self.of_history)
 
     @property
     def _schemas(self) -> Schemas:
-        known = (str(self.folder), str(self.settings.get("url", "")))
+        known = (str(self.folder), str(self.settings.get("url", "")), self.of_history)
         if known not in _OF_THIS_PROCESS:
-            _OF_THIS_PROCESS[known] = Kept(self.folder, registry_of(self.settings))
+            _OF_THIS_PROCESS[known] = Kept(self.folder, registry_of(self.settings), of_history=self.of_history)
         return _OF_THIS_PROCESS[known]
 
 
@@ -77,9 +79,9 @@ def registry_of(settings: Mapping[str, str | Reference]) -> Schemas:
     return Registry(url, options=options, register=found.get("register") != "false")
 
 
-def _again(settings: dict[str, str | Reference], folder: str) -> SchemasOfSettings:
-    return SchemasOfSettings(settings, path_of(folder))
+def _again(settings: dict[str, str | Reference], folder: str, of_history: bool) -> SchemasOfSettings:
+    return SchemasOfSettings(settings, path_of(folder), of_history)
 
 
-_OF_THIS_PROCESS: dict[tuple[str, str], Schemas] = {}
+_OF_THIS_PROCESS: dict[tuple[str, str, bool], Schemas] = {}
 """By folder and address: a client has connections, and knows what it was told."""

@@ -7,6 +7,7 @@ work or lie there unfinished. What a run does in its phases is in `phases.py`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from deltaworks import clock
@@ -39,8 +40,7 @@ def start(settings: Settings, request: ReplayRequest, *, run_id: str | None = No
         ConflictError: another run would publish some of the same.
         KafkaTopicError: it would have to read records of a topic that was recreated since.
     """
-    own = PipelinePaths.of(settings, request.pipeline)
-    pipeline = set_aside.applied(own, jobs.load(settings, request.pipeline))
+    own, pipeline = PipelinePaths.of(settings, request.pipeline), _loaded(settings, request.pipeline)
     with locked(own.replays / "lock", wait=True):
         if run_id is not None and ReplayPaths.of(own, run_id).plan.exists():
             return resume(settings, run_id)
@@ -93,8 +93,7 @@ def resume(settings: Settings, run_id: str) -> ReplayRun:
             published yet.
     """
     paths, plan = find(settings, run_id)
-    pipeline = jobs.load(settings, plan.request.pipeline)
-    pipeline = set_aside.applied(PipelinePaths.of(settings, pipeline.name), pipeline)
+    pipeline = _loaded(settings, plan.request.pipeline)
     version = code_version(settings, pipeline)
     if version != plan.code_version and "publish" not in paths.read_state().done:
         raise ConfigurationError(
@@ -102,6 +101,12 @@ def resume(settings: Settings, run_id: str) -> ReplayRun:
             hint=f"bring that code back, or `deltaworks discard {run_id}` and start another replay",
         )
     return ReplayRun(settings, pipeline, paths, plan)
+
+
+def _loaded(settings: Settings, name: str) -> Pipeline:
+    """A pipeline that reads history."""
+    found = replace(jobs.load(settings, name), schemas=replace(jobs.schemas_of(settings, name), of_history=True))
+    return set_aside.applied(PipelinePaths.of(settings, name), found)
 
 
 def find(settings: Settings, run_id: str) -> tuple[ReplayPaths, ReplayPlan]:

@@ -148,3 +148,33 @@ def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(IncompatibleCheckpointError, match="has format 2; this deltaworks reads format 1"):
         Kept(tmp_path, Away()).by_id(1)
+
+
+class Counting(InMemory):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    def by_id(self, number: int) -> WriterSchema:
+        self.asked += 1
+        return super().by_id(number)
+
+
+def test_a_replay_knows_what_was_not_there_and_a_stream_asks_again(tmp_path: Path) -> None:
+    registry = Counting()
+    kept = Kept(tmp_path, registry)
+    for _ in range(2):
+        with pytest.raises(SerializationError, match="schema 1, which is not in"):
+            kept.by_id(1)
+    assert registry.asked == 2 and [file.name for file in (tmp_path / "missing").iterdir()] == ["1.json"]
+
+    with pytest.raises(SchemasUnavailableError):
+        Kept(tmp_path, Away()).by_id(1)
+    with pytest.raises(SerializationError, match="schema 1, which is not in the schema registry when the stream read"):
+        Kept(tmp_path, Away(), of_history=True).by_id(1)
+    with pytest.raises(SchemasUnavailableError):
+        Kept(tmp_path, Away(), of_history=True).by_id(2)
+
+    registry.id_of("a", ONE)
+    assert kept.by_id(1) == ONE
+    assert Kept(tmp_path, Away(), of_history=True).by_id(1) == ONE
