@@ -166,7 +166,8 @@ def replayed(run: Run) -> None:
     """History again with the newest types, from schemas that the registry has lost."""
     project = Project(run.settings)
     (run.project / FILE).write_text(f'[schema_registry]\nurl = "http://127.0.0.1:{ports.free_ports(1)[0]}"\n')
-    words = ("replay", JOB, "--reason", "all with the newest types", "--yes")
+    tables = [word for table in _TABLES for word in ("--table", table)]  # that of a KTable only if it is named
+    words = ("replay", JOB, *tables, "--reason", "all with the newest types", "--yes")
     answer = project.deltaworks(*words, faults=run.work / "faults")
     (run.project / FILE).unlink()
     if answer.code != exits.OK:
@@ -176,8 +177,8 @@ def replayed(run: Run) -> None:
     run.switches = [Switch(versions.NEWEST, {})]
     newest = run.wanted()
     assert len(newest.sent) == len(wanted.sent)
-    tables = {each: str(run.settings.tables / each) for each in _TABLES}
-    found = list(of_tables(newest, versions.NEWEST, tables))
+    folders = {each: str(run.settings.tables / each) for each in _TABLES}
+    found = list(of_tables(newest, versions.NEWEST, folders))
     print(f"replay: {'; '.join(found) or 'equal'}", flush=True)
     run.wrong += [f"replay: {each}" for each in found]
 
