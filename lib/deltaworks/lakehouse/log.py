@@ -148,7 +148,7 @@ class DeltaLog:
             schema: of the table.
             query_id: the owner.
             properties: of a new table, beside those that every table has.
-            may_lack: the table may lack columns, which `add_columns` adds.
+            may_lack: the table may lack columns of the value, which `add_columns` adds.
 
         Raises:
             TableError: the table has other columns, belongs to another checkpoint, or another writer has changed it.
@@ -200,16 +200,17 @@ class DeltaLog:
         Args:
             schema: what the table must be.
             query_id: whose it must be.
-            may_lack: it may lack columns.
+            may_lack: it may lack columns of the value.
         """
         self.check_owner(schema.role, query_id)
-        if differences := self.differences(schema, may_lack=may_lack):
+        if self.differences(schema, may_lack=may_lack):
+            differences = self.differences(schema)
             raise TableError(
                 f"Delta table '{schema.name}' at {self.path} has other columns than the pipeline "
                 f"(table -> pipeline): {'; '.join(differences)}.",
-                hint="columns can be added, and nothing else: give the old names and types again (key= and value= of "
-                "to_delta, fields of the type), write to a table of another name, or build this one again with the new "
-                "columns: deltaworks replay <pipeline> --hand-over",
+                hint="a value can get columns, and nothing else can change: give the old names again (key= and value= "
+                "of to_delta, fields of the type), write to a table of another name, or build this one again with the "
+                "new columns: deltaworks replay <pipeline> --hand-over",
             )
 
     def describe(self, schema: TableSchema, properties: Mapping[str, str]) -> None:
@@ -256,15 +257,16 @@ class DeltaLog:
         return tuple(json.loads(self.properties.get(_ADDED_PROPERTY, "[]")))
 
     def differences(self, schema: TableSchema, *, may_lack: bool = False) -> list[str]:
-        """The differences between the columns, as `table -> schema`; those that the table lacks unless it may."""
+        """The differences between the columns, as `table -> schema`; but for those of the value that it may lack."""
         found = {f["name"]: f["type"] for f in json.loads(self.schema_text)["fields"]}
         wanted = {f["name"]: f["type"] for f in _columns(schema.arrow)}
         if found == wanted and self.partition_by == schema.partition_by:
             return []
+        missing = {each.name for each in schema.value if may_lack} - found.keys()
         differences = [
             f"{name}: {found.get(name, 'not there')} -> {wanted.get(name, 'not there')}"
-            for name in sorted(found.keys() | wanted.keys())
-            if found.get(name) != wanted.get(name) and (name in found or not may_lack)
+            for name in sorted((found.keys() | wanted.keys()) - missing)
+            if found.get(name) != wanted.get(name)
         ]
         if self.partition_by != schema.partition_by:
             differences.append(f"partitions: {self.partition_by} -> {schema.partition_by}")
