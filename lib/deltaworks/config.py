@@ -469,34 +469,18 @@ def with_own_kafka(values: Values, file: Path) -> Values:
     )
 
 
-def with_own_s3(values: Values, file: Path) -> Values:
-    """These values, and the access to the object store of the home's stack, unless they name another endpoint.
+def with_own_server(values: Values, file: Path, kind: Literal["s3", "schema_registry"]) -> Values:
+    """These values, and the access to a server of the home's stack, unless they name another address.
 
     Args:
         values: of variables and of `deltaworks.toml`.
-        file: a table `[s3]`, as the stack writes it.
+        file: a table of this kind, as the stack writes it.
+        kind: of the server.
 
     Raises:
         ConfigurationError: the file cannot be used.
     """
-    return _with_own(values, file, "s3", "endpoint", "deltaworks up s3")
-
-
-def with_own_schema_registry(values: Values, file: Path) -> Values:
-    """These values, and the access to the schema registry of the home's stack, unless they name another URL.
-
-    Args:
-        values: of variables and of `deltaworks.toml`.
-        file: a table `[schema_registry]`, as the stack writes it.
-
-    Raises:
-        ConfigurationError: the file cannot be used.
-    """
-    return _with_own(values, file, "schema_registry", "url", "deltaworks up schema-registry")
-
-
-def _with_own(values: Values, file: Path, kind: Kind, address: str, command: str) -> Values:
-    """These values, and a table that the stack has written, unless theirs has another address."""
+    command, address = f"deltaworks up {kind.replace('_', '-')}", _SERVERS[kind].address
     if (document := _written_by_stack(file, command)) is None:
         return values
     own = _settings(kind, _table(document.get(kind, {}), kind, file), kind, file)

@@ -148,8 +148,8 @@ class Settings:
         env = config.read(project, variables)
         home = _folder(env, "DELTAWORKS_HOME") or project / ".deltaworks"
         env = config.with_own_kafka(env, cls.kafka_access_in(home))
-        env = config.with_own_s3(env, cls.s3_access_in(home))
-        env = config.with_own_schema_registry(env, cls.schema_registry_access_in(home))
+        env = config.with_own_server(env, cls.s3_access_in(home), "s3")
+        env = config.with_own_server(env, cls.schema_registry_access_in(home), "schema_registry")
         env = config.with_own_spark(env, cls.spark_access_in(home))
         code = _folder(env, "DELTAWORKS_CODE")
         user_cache = _folder(env, "XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache"

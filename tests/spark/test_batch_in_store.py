@@ -38,7 +38,7 @@ class InStore:
             f'access_key = {{ env = "TESTS_ACCESS_KEY" }}\nsecret_key = {{ env = "TESTS_SECRET_KEY" }}\n'
         )
         self.settings = replace(
-            local, tables_address=f"s3://{BUCKET}/tables", values=config.with_own_s3(local.values, access)
+            local, tables_address=f"s3://{BUCKET}/tables", values=config.with_own_server(local.values, access, "s3")
         )
 
     def run(self, *days: dt.date) -> list[running.DayResult]:

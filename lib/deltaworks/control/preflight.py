@@ -95,13 +95,14 @@ def preflight(
     if not take_over:
         home = str(settings.home)
         lineage.require_ours(kafka, name, None if kept is None else kept.lineage, home)
-    formats = schemas.check(plan, jobs.schemas_of(settings, name))
+    registry = jobs.schemas_of(settings, name)
+    formats = schemas.check(plan, registry)
     short = admin.short_transactions(admin.transaction_timeout_ms(kafka))
     admin.create_topics(kafka, checked.missing)  # last: nothing changes before all checks have passed
     report(f"created {', '.join(checked.missing_names)}" if checked.missing else "all topics exist")
     if checked.empty:
         report(f"check the spelling of {', '.join(checked.empty)} if it should have existed: the pipeline reads it")
-    if registered := formats.register(jobs.schemas_of(settings, name)):
+    if registered := formats.register(registry):
         report(f"schemas registered: {', '.join(registered)}")
     for line in (
         *checked.different,

@@ -97,8 +97,7 @@ def uses(plan: Plan) -> list[Use]:
         plan: as `bound_plan` returns it.
     """
     found: dict[tuple[bool, str, str], Use] = {}
-    nodes = [each for stage in (*plan.stages, *plan.global_stages) for each in stage.nodes]
-    for node in nodes:
+    for node in _all_nodes(plan):
         topics = node.topics if isinstance(node, Source) and not node.exchange else ()
         where = _where(node)
         for name in _SERDES:
@@ -106,11 +105,10 @@ def uses(plan: Plan) -> list[Use]:
                 for each in _registered(serde):
                     use = Use(each, topics, f"{'values' if name == 'value' else 'keys'} of {where}")
                     found.setdefault((not topics, use.subject, each.writer_schema.fingerprint), use)
-    for stage in plan.stages:
-        for spec in stage.stores:
-            for each in _registered(spec.key):
-                use = Use(each, (), f"keys of store '{spec.name}'")
-                found.setdefault((True, use.subject, each.writer_schema.fingerprint), use)
+    for spec in plan.stores:
+        for each in _registered(spec.key):
+            use = Use(each, (), f"keys of store '{spec.name}'")
+            found.setdefault((True, use.subject, each.writer_schema.fingerprint), use)
     return [found[each] for each in sorted(found, key=lambda key: key[:2])]
 
 
@@ -137,9 +135,14 @@ def _where(node: AnyNode) -> str:
             return f"'{node.name}'"
 
 
+def _all_nodes(plan: Plan) -> list[AnyNode]:
+    """Those of global tables, too."""
+    return [*plan.nodes, *(each for stage in plan.global_stages for each in stage.nodes)]
+
+
 def _keys_of_topics(plan: Plan) -> Iterator[tuple[Serde[Any], str]]:
     """Serdes of keys, and a topic with such keys: those that are read come first."""
-    nodes = [each for stage in (*plan.stages, *plan.global_stages) for each in stage.nodes]
+    nodes = _all_nodes(plan)
     yield from (
         (each.key, each.topics[0]) for each in nodes if isinstance(each, Source) and each.topics and not each.exchange
     )

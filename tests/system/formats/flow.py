@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,6 +16,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from tests.support.repeated import repeated
 from tests.system.formats.versions import SCHEMAS
 
 TOPIC = "parcels"
@@ -47,7 +47,6 @@ class Flow:
     json: float = 0.0
     """The share of JSON."""
     written: int = 0
-    broken: int = 0
 
     def __post_init__(self) -> None:
         conf = {"subject.name.strategy.type": "TOPIC"}
@@ -55,31 +54,23 @@ class Flow:
             version: AvroSerializer(self.registry, schema, conf=conf) for version, schema in SCHEMAS.items()
         }
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> AbstractContextManager[None]:
         """In the background, until the end of the block; raises what has ended it before."""
-        enough, failed = threading.Event(), list[BaseException]()
+        return repeated(self._writing(), 1 / self.rate)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Callable[[], object]]:
+        """Writes a record at each call."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, "linger.ms": 5})
 
         def write() -> None:
-            producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, "linger.ms": 5})
-            try:
-                while not enough.wait(1 / self.rate):
-                    producer.produce(TOPIC, *self._record())
-                    producer.poll(0)
-            except BaseException as error:
-                failed.append(error)
-            finally:
-                producer.flush()
+            producer.produce(TOPIC, *self._record())
+            producer.poll(0)
 
-        thread = threading.Thread(target=write, daemon=True)
-        thread.start()
         try:
-            yield
+            yield write
         finally:
-            enough.set()
-            thread.join()
-        if failed:
-            raise failed[0]
+            producer.flush()
 
     def register(self, version: int) -> None:
         """A schema is in the registry, and the serializer knows its id."""
@@ -90,7 +81,6 @@ class Flow:
         self.written += 1
         key = f"p-{self.written:07}".encode()
         if self.rng.random() < 0.01:
-            self.broken += 1
             return self.rng.choice(_BROKEN), key
         parcel = self._parcel()
         if self.rng.random() < self.json:

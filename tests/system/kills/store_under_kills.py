@@ -65,7 +65,7 @@ def stored(settings: Settings, *, everything: bool = False) -> Iterator[StoreUnd
     settings = with_free_ports(settings)
     up(settings, only=["s3"], tethered=True)
     try:
-        values = config.with_own_s3(settings.values, Settings.s3_access_in(settings.home))
+        values = config.with_own_server(settings.values, Settings.s3_access_in(settings.home), "s3")
         settings = replace(
             settings, values=values, tables_address=ADDRESS, storage_address=STORAGE if everything else None
         )

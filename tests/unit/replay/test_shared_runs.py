@@ -45,7 +45,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str) -> Set
     )
     monkeypatch.setenv("TESTS_KEY", "tests")
     address = f"s3://{BUCKET}/{tmp_path.name}"
-    values = config.with_own_s3(found.values, access)
+    values = config.with_own_server(found.values, access, "s3")
     return replace(found, storage_address=address, tables_address=f"{address}/tables", values=values)
 
 

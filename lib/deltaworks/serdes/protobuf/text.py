@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-_OPTIONAL, _REQUIRED, _REPEATED = 1, 2, 3
+_OPTIONAL, _REPEATED = 1, 3
 """`FieldDescriptorProto.LABEL_...` by number."""
 _GROUP, _STRING, _BYTES, _MESSAGE, _ENUM = 10, 9, 12, 11, 14
 """`FieldDescriptorProto.TYPE_...` by number."""
