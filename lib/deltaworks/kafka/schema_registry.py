@@ -45,7 +45,7 @@ class Registry:
     def by_id(self, number: int) -> WriterSchema:
         """The schema with an id; raises `SerializationError` if there is none."""
         if number not in self._by_id:
-            if clock.ticks_s() < self._missing.get(number, 0) + _MISSING_S:
+            if clock.ticks_s() < self._missing.get(number, -_MISSING_S) + _MISSING_S:
                 raise unknown(number, self._url)
             try:
                 self._by_id[number] = self._asked(

@@ -71,6 +71,14 @@ def test_an_id_that_is_not_there_is_not_asked_for_again_at_once(monkeypatch: pyt
     assert registry.by_id(1) == ONE
 
 
+def test_the_first_question_is_asked_however_young_the_clock_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry("mock://young")
+    registry.id_of("a-value", ONE)
+    monkeypatch.setattr("deltaworks.clock.ticks_s", lambda: 1.0)
+
+    assert registry.by_id(1) == ONE
+
+
 def test_a_schema_that_is_not_there_is_not_registered_against_the_will() -> None:
     with pytest.raises(ConfigurationError, match="not registered under subject 'a-value'"):
         Registry("mock://closed", register=False).id_of("a-value", ONE)
