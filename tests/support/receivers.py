@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from typing import Any
 
 
@@ -93,6 +94,24 @@ def web_server() -> Iterator[Posts]:
 
     with _served(ThreadingHTTPServer(("127.0.0.1", 0), Session)) as posts.port:
         yield posts
+
+
+@contextmanager
+def says(port: int, path: str, content: object) -> Iterator[None]:
+    """A server with one page, which says this as JSON."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == path
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(content).encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with _served(HTTPServer(("127.0.0.1", port), Page)):
+        yield
 
 
 @contextmanager

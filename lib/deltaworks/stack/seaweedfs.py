@@ -10,7 +10,9 @@ in `/tmp`, which no option moves; a server that is killed leaves them there unti
 
 from __future__ import annotations
 
+import http.client
 import importlib.util
+import json
 import os
 import secrets
 from contextlib import suppress
@@ -27,6 +29,7 @@ from deltaworks.stack.wheels import ensure_program
 REGION = "us-east-1"
 _NAME, _PROGRAM = "seaweedfs", "bin/weed"
 _LOOPBACK = "127.0.0.1"
+_TIMEOUT_S = 5
 _PARTS = (
     *("s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc"),
     *("filer.port", "filer.port.grpc"),
@@ -137,8 +140,8 @@ def environment(settings: Settings) -> dict[str, str]:
 
 
 def answers(settings: Settings, software: Software) -> bool:
-    """Whether the server answers to the keys of this home, and has the bucket."""
-    if not ports.answers(settings.s3_port):
+    """Whether the server answers to the keys of this home, has the bucket, and reaches what is in its objects."""
+    if not ports.answers(settings.s3_port) or not _has_volumes(settings):
         return False
     from deltaworks.object_store import ObjectStoreAccess, S3Bucket  # imports boto3, which nothing else here needs
 
@@ -151,6 +154,18 @@ def answers(settings: Settings, software: Software) -> bool:
     except DeltaworksError:
         return False
     return True
+
+
+def _has_volumes(settings: Settings) -> bool:
+    """Whether its master has heard from the part that has the objects' content: until then reads answer 500."""
+    connection = http.client.HTTPConnection(_LOOPBACK, inner_ports(settings)["master.port"], timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", "/dir/status")
+        return bool(json.loads(connection.getresponse().read())["Topology"].get("DataCenters"))
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    finally:
+        connection.close()
 
 
 def tidy(settings: Settings) -> None:

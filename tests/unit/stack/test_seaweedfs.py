@@ -17,6 +17,7 @@ from deltaworks.settings import Settings
 from deltaworks.stack import ports, seaweedfs
 from deltaworks.stack.components import read_components
 from deltaworks.stack.native import NativeHost
+from tests.support.receivers import says
 
 LAST = 65_527
 OUTGOING = range(32_768, 61_000)
@@ -121,6 +122,16 @@ def test_it_listens_on_this_machine_and_gets_its_keys_in_the_environment(setting
 
 def test_where_nobody_listens_there_is_no_answer(settings: Settings) -> None:
     assert not seaweedfs.answers(settings, read_components(settings.infra).software["seaweedfs"])
+
+
+def test_it_is_not_ready_before_it_reaches_what_is_in_its_objects(settings: Settings) -> None:
+    """Its API answers earlier, then with 500 to whoever reads."""
+    master = seaweedfs.inner_ports(settings)["master.port"]
+
+    assert not seaweedfs._has_volumes(settings)
+    for topology, ready in (({"Max": 0}, False), ({"DataCenters": None}, False), ({"DataCenters": [{}]}, True)):
+        with says(master, "/dir/status", {"Topology": topology}):
+            assert seaweedfs._has_volumes(settings) == ready
 
 
 def test_whoever_has_a_port_of_a_part_is_named(settings: Settings) -> None:

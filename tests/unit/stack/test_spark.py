@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
-import json
 import os
 import shlex
 import socket
 import stat
-import threading
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +19,7 @@ from deltaworks.settings import Settings
 from deltaworks.stack import ports, spark
 from deltaworks.stack.components import Component, Components, read_components
 from deltaworks.stack.native import NativeHost
+from tests.support.receivers import says
 
 LAST = 65_530
 
@@ -205,44 +201,22 @@ def test_the_master_answers_when_it_is_at_work_and_a_worker_when_the_master_know
     def answers() -> list[bool]:
         return [spark.answers(settings, part(components, name)) for name in ("master", "worker-1")]
 
-    port, page = spark.ports(settings, 1)
+    (_, master), (port, page) = spark.ports(settings, 0), spark.ports(settings, 1)
     known = {"port": port, "state": "ALIVE"}
     assert answers() == [False, False]
 
-    with says(spark.ports(settings, 0)[1], {"status": "STANDBY", "workers": []}):
+    with says(master, "/json/", {"status": "STANDBY", "workers": []}):
         assert answers() == [False, False]
-    with says(page, {"id": "worker"}):
+    with says(page, "/json/", {"id": "worker"}):
         for workers in ([], [known | {"state": "DEAD"}], [known | {"port": port + 2}]):
-            with says(spark.ports(settings, 0)[1], {"status": "ALIVE", "workers": workers}):
+            with says(master, "/json/", {"status": "ALIVE", "workers": workers}):
                 assert answers() == [True, False]
-        with says(spark.ports(settings, 0)[1], {"status": "ALIVE", "workers": [known | {"state": "DEAD"}, known]}):
+        with says(
+            spark.ports(settings, 0)[1], "/json/", {"status": "ALIVE", "workers": [known | {"state": "DEAD"}, known]}
+        ):
             assert answers() == [True, True]
-    with says(spark.ports(settings, 0)[1], {"status": "ALIVE", "workers": [known]}):
+    with says(master, "/json/", {"status": "ALIVE", "workers": [known]}):
         assert answers() == [True, False], "the worker itself does not answer"
-
-
-@contextmanager
-def says(port: int, content: object) -> Iterator[None]:
-    """A page that says this."""
-
-    class Page(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            assert self.path == "/json/"
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(content).encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", port), Page) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_whoever_has_a_port_is_named(settings: Settings) -> None:
