@@ -279,7 +279,7 @@ def machines(workers: int = 2, *, cores: int = 2) -> Iterator[Machines]:
 
 def environment(folder: Path) -> Path:
     """An environment with what `deltaworks[spark,s3]` needs; its files are links to those of this environment."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    subprocess.run([_python_of_all(), "-m", "venv", "--without-pip", folder], check=True)
     target = folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     for name in sorted(_needed("deltaworks", {"spark", "s3"})):
         distribution = importlib.metadata.distribution(name)
@@ -293,6 +293,20 @@ def environment(folder: Path) -> Path:
             except OSError:  # on another disk
                 shutil.copy2(source, place)
     return folder
+
+
+def _python_of_all() -> str:
+    """A Python of the version of this one that the users of the workers may run: ours may be in somebody's home."""
+    name = f"python3.{sys.version_info.minor}"
+    others: dict[str, Any] = (
+        {} if os.geteuid() else {"user": _USERS[0], "group": pwd.getpwnam(_USERS[0]).pw_gid, "extra_groups": []}
+    )
+    for python in (sys.executable, shutil.which(name, path="/usr/local/bin:/usr/bin")):
+        with suppress(OSError, subprocess.SubprocessError):
+            if python is not None:
+                subprocess.run([python, "-c", ""], check=True, cwd="/", **others)
+                return python
+    raise AssertionError(f"the users of the workers need a {name} that they may run: apt install {name}")
 
 
 def packed_tests(folder: Path) -> Path:
