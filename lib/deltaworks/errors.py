@@ -17,12 +17,15 @@ DeltaworksError                      the root: catch this to catch all
 │   │   └── LineageError             another stream of the same name owns the pipeline on this Kafka
 │   ├── ConflictError                the request conflicts with what somebody else does or has done
 │   ├── TableError                   a Delta table cannot take a write, or is not in the expected state
+│   ├── StoreQueryError              a question about a store cannot be answered as it was asked
+│   │   └── NoSuchStoreError         the pipeline has no store of this name that can be read
 │   └── KafkaTopicError              a topic is missing, or does not fit the pipeline
 ├── QueryError                       Spark ended the query for a reason of its own
 └── TransientError                   a retry may help
     ├── StackError                   a component (Kafka, Spark) does not start or has stopped
     ├── ControlUnavailableError      the registry (PostgreSQL) does not answer
     ├── StateError                   a store of the host cannot be read
+    │   └── StoreUnavailableError    a store of a running stream cannot be read now
     ├── DiskFullError                a disk is full; the stream goes on when there is room
     ├── KafkaReadError               the broker did not answer
     ├── SchemasUnavailableError      the schema registry does not answer, and a schema of it is not known yet
@@ -102,6 +105,10 @@ class StateError(TransientError):
     """A store of the host cannot be read. No record is to blame, and the batch runs again."""
 
 
+class StoreUnavailableError(StateError):
+    """A store of a running stream cannot be read now: it is being filled, or the stream goes on too fast. Ask again."""
+
+
 class DiskFullError(TransientError):
     """A disk is full, ours or the broker's. Nothing is lost; the stream goes on when there is room."""
 
@@ -160,6 +167,14 @@ class ConflictError(TerminalError):
 
 class TableError(TerminalError):
     """A Delta table cannot take a write, or is not in the expected state."""
+
+
+class StoreQueryError(TerminalError):
+    """A question about a store cannot be answered as it was asked: another kind of store, a key of another type."""
+
+
+class NoSuchStoreError(StoreQueryError):
+    """The pipeline has no store of this name that can be read."""
 
 
 class SerializationError(TerminalError):

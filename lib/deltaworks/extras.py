@@ -20,6 +20,7 @@ EXTRAS = {
     "listeners": "control",
     "processes": "control",
     "quality": "quality",
+    "queries": "spark",
     "replay": "spark",
     "rescale": "spark",
     "erase": "spark",

@@ -39,7 +39,7 @@ from deltaworks.runtime.task_loop import TaskId
 from deltaworks.runtime.worker import Clients, HostConfig, KafkaClients, Worker
 from deltaworks.settings import Settings
 from deltaworks.spark.routes import Routes
-from deltaworks.spark.source import BATCH, CLOCK, TICK, plan_rows, ranges_of, source_config
+from deltaworks.spark.source import BATCH, CLOCK, TICK, header_of, plan_rows, ranges_of, show_rows, source_config
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.support.fault_hooks import InjectedFault
 from tests.support.task_state import TaskState
@@ -133,6 +133,7 @@ class InProcessStream:
     def restart(self) -> None:
         """A new driver and new workers: nothing but the checkpoint, the disk, Kafka and Delta survives."""
         self._close()
+        self._shown = False
         self.worker = self._new_worker()
         self.committer = TableCommitter(
             self.settings.tables, self.pipeline.name, self.query_id, self.plan.tables, self.pipeline.dead_letters.table,
@@ -309,8 +310,10 @@ class InProcessStream:
         """All operators; a shard that fails at a point of its own runs again in another worker."""
         faults.reach("driver.before_tasks")
         states = dict(self.states)
-        planned = plan_rows(self._source, intent, max(self._known, intent.batch))
-        flowing = list(planned)
+        flowing = list(plan_rows(self._source, intent, known := max(self._known, intent.batch)))
+        if not self._shown:
+            self._shown = True
+            flowing += show_rows(self._source, header_of(self._source, intent, known))
         for operator in self._routing.operators:
             mine = {self.routes[stage, t] for stage in operator.stages for t in range(self.tasks[stage])}
             output = [row for row in flowing if row.route not in mine]
@@ -393,6 +396,7 @@ class InProcessStream:
             tasks=self.tasks,
             exchange_partitions=self._exchange_partitions,
             commits=self._commits,
+            is_read=True,
         )
         if self.kafka is None:
             control_topic.prepare(config.bootstrap, self.pipeline.name, self.tasks)

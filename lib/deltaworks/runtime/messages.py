@@ -37,6 +37,8 @@ BATCH = 3
 """msgpack `BatchPlan`, for the driver, one per batch."""
 TOLD = 4
 """`packed` files with what the driver tells the task of its tables; only if it is on another machine."""
+SHOW = 5
+"""Tasks of the shard that have nothing to do show readers of stores which batch theirs are of; empty payload."""
 
 Told = dict[str, dict[str, bytes]]
 """Table -> name of a file -> content; see `lakehouse.page_index`."""

@@ -95,6 +95,10 @@ def run_shard(
         if row.kind == messages.TOLD:
             worker.told[row.stage, row.task] = bytes(row.payload)
             continue
+        if row.kind == messages.SHOW:
+            for task in worker.tasks_of(row.route, operator.stages):
+                worker.show(task, committed(task), batch)
+            continue
         inputs = waiting.setdefault((row.stage, row.task), Inputs())
         if row.kind == messages.EXCHANGE:
             inputs.exchanges.append(msgspec.msgpack.decode(row.payload, type=RecordBatch))
@@ -230,7 +234,9 @@ class _TaskRun:
         in_one_turn = len(self._changes) == 1
         changes = changelog.ordered(self._changes[0]) if in_one_turn else changelog.merge(self._changes, oldest=False)
         base, version = self._header.version, next_version(self._header)
-        append(self._committed, self._header, version, changes)
+        chunks = changelog.encode(changes)
+        append(self._committed, self._header, version, changes, chunks)
+        self._worker.publish(self._task, self._batch, (base, version), chunks)
         spark_batch = self._batch.id - self._worker.config.first_batch
         self._worker.keep(self._task, self._kernel, Pending(spark_batch, base, version, changes, clock.ticks_s()))
         reach("task.end")

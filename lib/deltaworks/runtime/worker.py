@@ -11,7 +11,8 @@ import logging
 import os
 import pickle
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
@@ -40,11 +41,14 @@ from deltaworks.runtime.consumer import RangeReader
 from deltaworks.runtime.global_tables import GlobalTables, Reader, global_path
 from deltaworks.runtime.history import History, LiveReader
 from deltaworks.runtime.kafka_sink import TransactionalProducer
+from deltaworks.runtime.messages import BatchHeader
 from deltaworks.runtime.sinks import AuthorSinks, sinks_of
+from deltaworks.runtime.state import published
 from deltaworks.runtime.state.applier import Applier
 from deltaworks.runtime.state.local_store import LocalStore, StateVersion, discard, stores_of
 from deltaworks.runtime.state.overlay import Overlay
 from deltaworks.runtime.state.recovery import (
+    NOTHING,
     CheckpointState,
     Pending,
     RecoveryAction,
@@ -52,6 +56,7 @@ from deltaworks.runtime.state.recovery import (
     StateHeader,
     local_path,
     open_store,
+    same_version,
 )
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.topology.archives import Archives
@@ -91,6 +96,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     commits: Path | None = None
     """Folder in which Spark notes the batches that it has committed, so that changes reach the local stores although no
     other batch follows; None: nobody looks."""
+    is_read: bool = False
+    """Whether processes of this machine read the stores (`queries`)."""
     fault_hook: str | None = None
     """`module:function`, called once per process (tests only)."""
 
@@ -270,6 +277,36 @@ class Worker:
             if self._applier is None:
                 self._applier = Applier(self.config.commits, lambda: list(self._tasks.values()))
             self._applier.look()
+
+    def publish(
+        self, task: TaskId, batch: BatchHeader, versions: tuple[StateVersion, StateVersion], chunks: Sequence[bytes]
+    ) -> None:
+        """Shows readers of stores on this machine what a task has changed, before Spark can commit the batch.
+
+        Nobody reads the stores of an executor of a cluster.
+        """
+        if self.config.is_read:
+            published.write(local_path(self.config.local_folder, *task), batch.id, batch.intent, versions, chunks)
+
+    def show(self, task: TaskId, committed: CheckpointState, batch: BatchHeader) -> None:
+        """Says which batch the store of a task is of, if nothing says it yet; that of an idle task is not filled again.
+
+        Args:
+            task: which one.
+            committed: its state before the batch.
+            batch: the batch in process, of which the task may have a part or not.
+        """
+        folder = local_path(self.config.local_folder, *task)
+        if not (self.config.is_read and self.plan.stages[task[0]].stateful) or (folder / published.NAME).exists():
+            return
+        version = (committed.header() or NOTHING).version
+        with suppress(StateError):  # then the next batch of the task fills it again
+            if same_version(self.task(*task).local.version(), version):
+                published.write(folder, batch.id - 1, "", (version, version))
+
+    def tasks_of(self, shard: int, stages: Collection[int]) -> list[TaskId]:
+        """The tasks of some stages that a shard hosts."""
+        return [task for task, route in self.routes.items() if route == shard and task[0] in stages]
 
     def discard_stores(self, shard: int) -> None:
         """Throws the local stores of a shard away, because who has opened them has died."""

@@ -259,6 +259,8 @@ class KafkaRangesReader(_Rows, SupportsTriggerAvailableNow):
         """A batch, and the intent of the one before."""
         self._planned: int | None = None
         """The batch for which this process has asked for the ids of topics."""
+        self._shown = False
+        """Whether idle tasks were asked which batch their stores are of."""
 
     def initialOffset(self) -> Offsets:
         config = self._config
@@ -465,6 +467,9 @@ class KafkaRangesReader(_Rows, SupportsTriggerAvailableNow):
         if batch != self._planned:
             self._require_topics_of(intent)
         rows = [*plan_rows(self._config, intent, known := max(self.known, batch)), *self._told(intent, known)]
+        if not self._shown:
+            self._shown = True
+            rows += show_rows(self._config, header_of(self._config, intent, known))
         return [InputPartition(rows)]
 
     def _told(self, intent: Intent, known: int) -> Iterator[Row]:
@@ -612,6 +617,15 @@ def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[Row]
         for task, ranges in inputs.items():
             rows.append(Row(stage.routes[task], stage.stage, task, messages.INPUT, _encode(ranges), header))
     return rows
+
+
+def show_rows(config: SourceConfig, header: bytes) -> list[Row]:
+    """A row for each shard, in the first batch that a driver plans: its tasks show readers their stores.
+
+    A task that has no records for long would otherwise say nothing, and nobody could know that its store is empty.
+    """
+    shards = {route: (stage.stage, task) for stage in config.stages for task, route in enumerate(stage.routes)}
+    return [Row(route, *task, messages.SHOW, b"", header) for route, task in shards.items()]
 
 
 def header_of(config: SourceConfig, intent: Intent, known: int) -> bytes:

@@ -361,6 +361,7 @@ class StreamDriver:
             first_batch=checkpoint.first_batch,
             initial_state=None if checkpoint.initial_state is None else self._current.root / checkpoint.initial_state,
             commits=self._current.spark / "commits",
+            is_read=not self._elsewhere and not isinstance(self._current.root, ObjectPath),
             fault_hook=self._settings.fault_hook,
         )
         frame = spark.readStream.format("kafka_ranges").options(**offsets_option(source)).load()

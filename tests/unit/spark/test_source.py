@@ -176,7 +176,17 @@ def test_the_first_batch_has_an_intent_though_there_is_nothing_to_read(tmp_path:
     (batch,) = batches_of(planner, planner.initialOffset())
 
     assert batch[0][BATCH] == {"0": 0}
-    assert len(batch[1]) == 1
+    assert [row[3] for row in batch[1] if row[3] != messages.SHOW] == [messages.BATCH]
+
+
+def test_the_first_batch_of_a_driver_asks_each_shard_to_show_its_stores(tmp_path: Path, broker: Broker) -> None:
+    planner = KafkaRangesReader(config(str(tmp_path)))
+    (first,) = batches_of(planner, planner.initialOffset())
+    broker.ends["a"]["0"] += 5
+    (second,) = batches_of(planner, first[0])
+
+    shown = [sorted(row[0] for row in rows if row[3] == messages.SHOW) for _, rows in (first, second)]
+    assert shown == [sorted({route for stage in planner._config.stages for route in stage.routes}), []]
 
 
 def test_the_clock_of_batches_does_not_go_back(tmp_path: Path, broker: Broker) -> None:

@@ -8,7 +8,7 @@ transaction.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -31,6 +31,14 @@ class StateReader(Protocol):
 
         The time of an entry is the last 8 bytes of its key, big-endian.
         """
+
+
+@runtime_checkable
+class ReversibleReader(StateReader, Protocol):
+    """A reader that also goes from the last entry to the first."""
+
+    def scan_back(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Like `scan`, in descending byte order."""
 
 
 class StoreChanges(msgspec.Struct, frozen=True, array_like=True):

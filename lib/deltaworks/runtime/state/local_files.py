@@ -49,7 +49,15 @@ def prepare(path: Path, *, durable: bool) -> None:
     found = _read(path / _NOTE)
     if found is None and _made(path, Note(FORMAT, boot)):
         return
-    found = found or _read(path / _NOTE)
+    _require_same(path, found or _read(path / _NOTE), boot)
+
+
+def require_intact(path: Path) -> None:
+    """Raises `StateError` if a store that another process keeps does not exist, or may not be opened."""
+    _require_same(path, _read(path / _NOTE), processes.boot_id())
+
+
+def _require_same(path: Path, found: Note | None, boot: str | None) -> None:
     if found is None:
         raise doubt(path, "it does not say how it was made")
     if found.format != FORMAT:

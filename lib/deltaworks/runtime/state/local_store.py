@@ -28,6 +28,7 @@ from deltaworks import clock
 from deltaworks.errors import StateError
 from deltaworks.faults import reach
 from deltaworks.files import lock, unlock
+from deltaworks.kernel.stores.ordered import after_prefix
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.kernel.task import TASK_STORE
 from deltaworks.runtime.state import local_files
@@ -36,22 +37,28 @@ from deltaworks.topology.stages import Stage
 
 __all__ = [
     "EMPTY",
+    "LONG_KEY",
+    "MAP_SIZE",
+    "MAX_STORES",
     "UNFINISHED",
     "Changes",
+    "Databases",
     "LocalReader",
     "LocalStore",
     "LocalTransaction",
     "StateVersion",
+    "databases_of",
     "discard",
     "stores_of",
+    "version_in",
 ]
 
-_MAP_SIZE = 1 << 38
-_MAX_STORES = 256
+MAP_SIZE = 1 << 38
+MAX_STORES = 256
 _PATIENCE_S = 10.0
 """How long one writer waits for another that makes no progress: a process of an older generation may be suspended in
 the middle of a write."""
-_LONG_KEY = 460
+LONG_KEY = 460
 """LMDB keys end at 511 bytes; longer ones are stored by prefix and digest, with the whole key before the value."""
 _DIGEST = 24
 _MARK = b"."
@@ -66,7 +73,7 @@ _SUM = Struct("<I").pack
 _KEY = itemgetter(0)
 
 if TYPE_CHECKING:
-    from lmdb import Transaction, _Database
+    from lmdb import Environment, Transaction, _Database
 
     _Transaction = Transaction[bytes]
     _Transactions = AbstractContextManager[_Transaction]
@@ -91,12 +98,27 @@ UNFINISHED = StateVersion(0, b"unfinished")
 
 
 @dataclass(frozen=True)
-class _Databases:
+class Databases:
     """The databases of one environment: entries, and indexes by time, by store."""
 
     meta: _Database
     entries: Mapping[str, _Database]
     times: Mapping[str, _Database]
+
+
+def databases_of(env: Environment, timed: Mapping[str, bool], *, create: bool = True) -> Databases:
+    """Opens the databases of some stores.
+
+    Args:
+        env: of a task.
+        timed: see `LocalStore`.
+        create: makes those that are missing; else `lmdb.NotFoundError`.
+    """
+    return Databases(
+        env.open_db(_META, create=create),
+        {name: env.open_db(b"e:" + name.encode(), create=create) for name in timed},
+        {name: env.open_db(b"t:" + name.encode(), create=create) for name in timed if timed[name]},
+    )
 
 
 class LocalStore:
@@ -134,7 +156,7 @@ class LocalStore:
     def version(self) -> StateVersion:
         """The version of the last commit."""
         with self._guarded(), self._env.begin() as txn:
-            return _version(txn, self._databases)
+            return version_in(txn, self._databases)
 
     def reader(self, store: str) -> LocalReader:
         """Every call sees the last commit. Valid until the store is opened again (`discard`, `refresh`)."""
@@ -251,8 +273,8 @@ class LocalStore:
         with self._guarded(), self._alone():
             self._env = lmdb.open(
                 str(path),
-                map_size=_MAP_SIZE,
-                max_dbs=2 * _MAX_STORES,
+                map_size=MAP_SIZE,
+                max_dbs=2 * MAX_STORES,
                 sync=self._durable,
                 metasync=self._durable,
                 readahead=True,
@@ -261,14 +283,11 @@ class LocalStore:
             try:
                 local_files.require_whole(path, self._size_bytes())
                 self._env.reader_check()  # a reader that was killed keeps old pages from being used again
-                meta = self._env.open_db(_META)
-                entries = {name: self._env.open_db(b"e:" + name.encode()) for name in timed}
-                times = {name: self._env.open_db(b"t:" + name.encode()) for name in timed if timed[name]}
+                self._databases = databases_of(self._env, timed)
                 local_files.extend(path, self._size_bytes())
             except BaseException:
                 self._env.close()
                 raise
-        self._databases = _Databases(meta, entries, times)
 
     def _close_writer(self) -> None:
         if self._writer is not None:
@@ -310,16 +329,14 @@ class LocalTransaction:
     There is one writer at a time, among all processes; reads through the store see the last commit.
     """
 
-    def __init__(
-        self, path: Path, begin: Callable[[], _Transaction], writer: int | None, databases: _Databases
-    ) -> None:
+    def __init__(self, path: Path, begin: Callable[[], _Transaction], writer: int | None, databases: Databases) -> None:
         self._path, self._begin, self._writer, self._databases = path, begin, writer, databases
         self._txn = begin()
         self.committed = False
 
     def version(self) -> StateVersion:
         """The version of the last commit."""
-        return _version(self._txn, self._databases)
+        return version_in(self._txn, self._databases)
 
     def require(self, version: StateVersion) -> None:
         """Raises `StateError` if the store is at another state."""
@@ -447,18 +464,37 @@ class LocalReader:
             return None
         if crc32(raw, crc32(stored)) != _INTACT:
             raise self._damaged()
-        return raw[:-_CHECK_BYTES] if len(key) <= _LONG_KEY else raw[4 + len(key) : -_CHECK_BYTES]
+        return raw[:-_CHECK_BYTES] if len(key) <= LONG_KEY else raw[4 + len(key) : -_CHECK_BYTES]
 
     def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        last_prefix = None if stop is None else stop[:_LONG_KEY]
+        last_prefix = None if stop is None else stop[:LONG_KEY]
         try:
             with self._begin() as txn, txn.cursor(db=self._entries) as cursor:
-                if not cursor.set_range(_MARK + start[:_LONG_KEY]):
+                if not cursor.set_range(_MARK + start[:LONG_KEY]):
                     return
-                for prefix, group in groupby(cursor, key=lambda entry: entry[0][1 : 1 + _LONG_KEY]):
+                for prefix, group in groupby(cursor, key=lambda entry: entry[0][1 : 1 + LONG_KEY]):
                     if last_prefix is not None and prefix > last_prefix:
                         return
                     for key, value in sorted(self._whole(stored, raw) for stored, raw in group):
+                        if key >= start and (stop is None or key < stop):
+                            yield key, value
+        except lmdb.Error as error:
+            raise _unreadable(self._path, error) from error
+
+    def scan_back(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Like `scan`, the last first."""
+        try:
+            with self._begin() as txn, txn.cursor(db=self._entries) as cursor:
+                # Entries that share the first bytes of `stop` are compared as a whole, so begin behind all of them.
+                behind = None if stop is None else after_prefix(_MARK + stop[:LONG_KEY])
+                is_before = behind is not None and cursor.set_range(behind)
+                if not (cursor.prev() if is_before else cursor.last()):
+                    return
+                entries = cursor.iterprev()
+                for prefix, group in groupby(entries, key=lambda entry: entry[0][1 : 1 + LONG_KEY]):
+                    if prefix < start[:LONG_KEY]:
+                        return
+                    for key, value in sorted((self._whole(stored, raw) for stored, raw in group), reverse=True):
                         if key >= start and (stop is None or key < stop):
                             yield key, value
         except lmdb.Error as error:
@@ -486,7 +522,7 @@ class LocalReader:
         """Key and value as they were written."""
         if crc32(raw, crc32(stored)) != _INTACT:
             raise self._damaged()
-        if len(stored) <= len(_MARK) + _LONG_KEY:
+        if len(stored) <= len(_MARK) + LONG_KEY:
             return stored[1:], raw[:-_CHECK_BYTES]
         stop = 4 + int.from_bytes(raw[:4], "big")
         return raw[4:stop], raw[stop:-_CHECK_BYTES]
@@ -501,7 +537,8 @@ def _progress(writer: int) -> int:
     return os.fstat(writer).st_mtime_ns
 
 
-def _version(txn: _Transaction, databases: _Databases) -> StateVersion:
+def version_in(txn: _Transaction, databases: Databases) -> StateVersion:
+    """The version that a transaction sees."""
     raw = txn.get(_STAMP, db=databases.meta)
     if raw is None:
         return EMPTY
@@ -519,7 +556,7 @@ def _require(path: Path, found: StateVersion, wanted: StateVersion) -> None:
         )
 
 
-def _entry_count(txn: _Transaction, databases: _Databases) -> int:
+def _entry_count(txn: _Transaction, databases: Databases) -> int:
     return sum(txn.stat(database)["entries"] for database in databases.entries.values())
 
 
@@ -537,7 +574,7 @@ def _as_stored(changed: Iterable[tuple[bytes, bytes | None]]) -> Iterator[tuple[
     for key, value in changed:
         if value is None:
             continue
-        if len(key) <= _LONG_KEY:
+        if len(key) <= LONG_KEY:
             yield _MARK + key, value + _SUM(crc32(value, crc32(key, _MARKED)))
         else:
             stored = _stored(key)
@@ -550,6 +587,6 @@ def stores_of(stage: Stage) -> dict[str, bool]:
 
 
 def _stored(key: bytes) -> bytes:
-    if len(key) <= _LONG_KEY:
+    if len(key) <= LONG_KEY:
         return _MARK + key
-    return _MARK + key[:_LONG_KEY] + hashlib.blake2b(key, digest_size=_DIGEST).digest()
+    return _MARK + key[:LONG_KEY] + hashlib.blake2b(key, digest_size=_DIGEST).digest()

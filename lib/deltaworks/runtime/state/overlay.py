@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 
-from deltaworks.kernel.stores.state import StateBackend, StateReader, StoreChanges
+from deltaworks.kernel.stores.state import ReversibleReader, StateBackend, StateReader, StoreChanges
 from deltaworks.runtime.state.local_store import Changes
 
 _TIME_BYTES = 8
@@ -78,6 +78,13 @@ class OverlayReader:
         above = keys[bisect_left(keys, start) : None if stop is None else bisect_left(keys, stop)]
         return self._merged(above, self._below.scan(start, stop), lambda entry: entry[0])
 
+    def scan_back(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Like `scan`, the last first, where the store below can do that."""
+        assert isinstance(self._below, ReversibleReader)
+        keys = self._keys(by_time=False)
+        above = keys[bisect_left(keys, start) : None if stop is None else bisect_left(keys, stop)]
+        return self._merged(above[::-1], self._below.scan_back(start, stop), lambda entry: entry[0], reverse=True)
+
     def scan_time(self, start_ms: int, stop_ms: int | None) -> Iterator[tuple[bytes, bytes]]:
         keys = self._keys(by_time=True)
         stop = None if stop_ms is None else bisect_left(keys, stop_ms, key=_time)
@@ -89,10 +96,12 @@ class OverlayReader:
         above: Sequence[bytes],
         below: Iterator[tuple[bytes, bytes]],
         order: Callable[[tuple[bytes, bytes]], bytes],
+        *,
+        reverse: bool = False,
     ) -> Iterator[tuple[bytes, bytes]]:
         changed = ((key, value) for key in above if (value := self._changed.get(key)) is not None)
         unchanged = (entry for entry in below if entry[0] not in self._changed and not self._is_expired(entry[0]))
-        return merge(changed, unchanged, key=order)
+        return merge(changed, unchanged, key=order, reverse=reverse)
 
     def _keys(self, *, by_time: bool) -> list[bytes]:
         found = self._sorted.get(by_time)

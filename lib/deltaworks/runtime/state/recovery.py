@@ -261,10 +261,24 @@ def next_version(header: StateHeader) -> StateVersion:
     return StateVersion(header.version.number + 1, os.urandom(_NONCE_BYTES))
 
 
-def append(committed: CheckpointState, header: StateHeader, version: StateVersion, changes: Changes) -> StateHeader:
-    """Adds all changes of a batch as one segment, then the version; they count once Spark commits its checkpoint."""
+def append(
+    committed: CheckpointState,
+    header: StateHeader,
+    version: StateVersion,
+    changes: Changes,
+    chunks: Sequence[bytes] | None = None,
+) -> StateHeader:
+    """Adds all changes of a batch as one segment, then the version; they count once Spark commits its checkpoint.
+
+    Args:
+        committed: the state of the task.
+        header: its header.
+        version: the version that the changes lead to.
+        changes: those of the batch.
+        chunks: `changelog.encode(changes)`, if it is known.
+    """
     segments, next_id = _merged(committed, header)
-    ref = _write(committed, next_id, 0, changes, version)
+    ref = _write(committed, next_id, 0, changes, version, chunks)
     reach("store.after_append")
     header = StateHeader(version, (*segments, ref), next_id + ref.chunks)
     committed.update(header)
@@ -287,8 +301,15 @@ def _merged(committed: CheckpointState, header: StateHeader) -> tuple[list[Segme
     return segments, next_id
 
 
-def _write(committed: CheckpointState, first: int, tier: int, changes: Changes, version: StateVersion) -> SegmentRef:
-    chunks = changelog.encode(changes)
+def _write(
+    committed: CheckpointState,
+    first: int,
+    tier: int,
+    changes: Changes,
+    version: StateVersion,
+    chunks: Sequence[bytes] | None = None,
+) -> SegmentRef:
+    chunks = changelog.encode(changes) if chunks is None else chunks
     for number, chunk in enumerate(chunks):
         committed.put_segment(first + number, chunk)
     return SegmentRef(first, len(chunks), tier, changelog.entry_count(changes), version)

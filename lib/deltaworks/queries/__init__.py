@@ -1,0 +1,51 @@
+"""Reads the stores of a running stream, as of the last committed batch: Kafka Streams' interactive queries.
+
+```py
+with deltaworks.queries.open("orders") as stream:
+    counts = stream.store("order-count-store")
+    found = counts.get("u-1")
+    print(found.value, found.as_of.batch)
+```
+
+`stream.py` says which batch an answer is of; `places.py` which tasks have a key; `key_value.py`, `windows.py`,
+`sessions.py` and `versioned.py` are the kinds of stores, `answers.py` what they give, `kinds.py` their table. How a
+task's store is read beside the task that writes it is in `runtime.state.task_reader`. Nothing here prints.
+"""
+
+from deltaworks.queries.answers import (
+    AsOf,
+    Entry,
+    Found,
+    KeyMetadata,
+    Page,
+    Session,
+    StoreMetadata,
+    StoreStats,
+    Version,
+    Window,
+)
+from deltaworks.queries.key_value import KeyValues
+from deltaworks.queries.kinds import open_stream as open
+from deltaworks.queries.sessions import Sessions
+from deltaworks.queries.stream import OpenStream
+from deltaworks.queries.versioned import Versions
+from deltaworks.queries.windows import Windows
+
+__all__ = [
+    "AsOf",
+    "Entry",
+    "Found",
+    "KeyMetadata",
+    "KeyValues",
+    "OpenStream",
+    "Page",
+    "Session",
+    "Sessions",
+    "StoreMetadata",
+    "StoreStats",
+    "Version",
+    "Versions",
+    "Window",
+    "Windows",
+    "open",
+]

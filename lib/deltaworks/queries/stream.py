@@ -1,0 +1,323 @@
+"""A stream whose stores are read: which checkpoint runs, which batch is committed, and one answer as of it.
+
+An answer first looks which batch is the last committed one, then opens the stores of the tasks that it needs, each as
+of that batch (`runtime.state.task_reader`). If one of them has gone on, it begins anew with the next batch; if that
+does not help for `patience`, it says so. So it is of one batch, whatever the number of tasks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Self, TypeVar
+
+import msgspec
+
+from deltaworks import clock
+from deltaworks.control.checkpoint import CheckpointPlan, stored_plan
+from deltaworks.control.intents import Intent, Intents
+from deltaworks.control.paths import CheckpointPaths, PipelinePaths
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import ConfigurationError, IncompatibleCheckpointError, NoSuchStoreError, StoreUnavailableError
+from deltaworks.files import files_in
+from deltaworks.kafka.ranges import Offsets
+from deltaworks.kernel.migration import StoredSchemas
+from deltaworks.kernel.stores.build import Store, build_store
+from deltaworks.kernel.stores.entries import TIME_BYTES
+from deltaworks.kernel.stores.state import ReversibleReader
+from deltaworks.kernel.stores.versioned import LATEST_MS
+from deltaworks.kernel.task_times import TASK_STORE, TaskTimes
+from deltaworks.object_path import ObjectPath
+from deltaworks.queries.answers import AsOf
+from deltaworks.queries.commits import Commits
+from deltaworks.queries.places import Places
+from deltaworks.runtime.global_tables import global_path
+from deltaworks.runtime.state.local_store import stores_of
+from deltaworks.runtime.state.recovery import local_path
+from deltaworks.runtime.state.task_reader import TaskReader, TaskState, unavailable
+from deltaworks.settings import Settings
+from deltaworks.topology import fingerprint
+from deltaworks.topology.plan import Plan
+from deltaworks.topology.stages import Stage, StoreSpec
+
+T = TypeVar("T")
+PATIENCE = timedelta(seconds=2)
+"""How long an answer is tried, and a batch waited for."""
+_POLL_S = 0.002
+_INTENTS = 64
+"""Number of intents that are remembered."""
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A store with the stage that it belongs to."""
+
+    spec: StoreSpec
+    stage: Stage
+    is_global: bool
+
+
+class Part:
+    """A store of one task, as of the batch of an answer; valid within `OpenStream.ask`."""
+
+    def __init__(self, spec: StoreSpec, state: TaskState, task: int | None) -> None:
+        self.task, self.state = task, state
+        # Refuses what cannot be read. Values that wait for `migrate` are converted by the stream.
+        StoredSchemas([replace(spec, migrate=None)], state.backend)
+        self._spec = spec
+        reader = state.backend.reader(spec.name)
+        assert isinstance(reader, ReversibleReader)
+        self.reader = reader
+        self._newest_ms = TaskTimes(state.backend.reader(TASK_STORE)).get(f"newest/{spec.name}")
+
+    @property
+    def newest_ms(self) -> int:
+        """The newest time ever put into a timed store."""
+        return self._newest_ms
+
+    def size(self) -> tuple[int, int, int | None]:
+        """Entries, bytes on the disk, and the time of the oldest entry of a timed store."""
+        oldest = next(self.reader.scan_time(0, LATEST_MS), None) if self._spec.timed else None
+        return *self.state.size(self._spec.name), None if oldest is None else int.from_bytes(oldest[0][-TIME_BYTES:])
+
+    def store(self) -> Store:
+        """The store as processors read it; it holds what was read, so take another one for the next answer."""
+        return build_store(self._spec, self.reader, newest_ms=self._newest_ms, max_cached=0)
+
+
+class Look:
+    """One attempt at an answer, as of one batch."""
+
+    def __init__(self, as_of: AsOf, part: Callable[[int], Part], tasks: int) -> None:
+        self.as_of = as_of
+        self.part = part
+        """The store's part in a task; opened at the first call."""
+        self.tasks = tasks
+
+    def parts(self) -> list[Part]:
+        """Those of all tasks."""
+        return [self.part(task) for task in range(self.tasks)]
+
+
+class OpenStream:
+    """The stores of a stream on this machine, whether it runs or has ended. For any number of threads, one at a time.
+
+    LMDB admits one of these per stream and process: share it. A process that was forked needs its own.
+
+    Args:
+        pipeline: the pipeline, with the code that the stream runs.
+        settings: where it is.
+        patience: how long an answer is tried while the stream goes on or fills a store again, and a batch waited for.
+    """
+
+    def __init__(self, pipeline: Pipeline, settings: Settings, *, patience: timedelta = PATIENCE) -> None:
+        """
+        Raises:
+            ConfigurationError: the stream's stores are not on this machine, or it has never run.
+            IncompatibleCheckpointError: the stream runs other code, whose stores are read otherwise.
+        """
+        self.pipeline, self.plan = pipeline, pipeline.plan()
+        self._paths = PipelinePaths.of(settings, pipeline.name)
+        if isinstance(self._paths.lasting, ObjectPath):
+            raise ConfigurationError(
+                f"The state of {pipeline.name!r} is in an object store, and its stores are where its tasks run: they "
+                "cannot be read here.",
+                hint="queries need a stream with its home on this machine; read its tables instead",
+            )
+        self._patience_s = patience.total_seconds()
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int] | None = None
+        self._checkpoint: _Checkpoint | None = None
+        with self._lock:
+            self._current()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the stores."""
+        with self._lock:
+            if self._checkpoint is not None:
+                self._checkpoint.close()
+            self._checkpoint = None
+
+    @cached_property
+    def owned(self) -> Mapping[str, Owned]:
+        """All stores by name, also those that only their operators read."""
+        found = {spec.name: Owned(spec, stage, False) for stage in self.plan.stages for spec in stage.stores}
+        return found | {
+            spec.name: Owned(spec, stage, True) for stage in self.plan.global_stages for spec in stage.stores
+        }
+
+    def owner(self, name: str) -> Owned:
+        """
+        Raises:
+            NoSuchStoreError: there is no such store.
+        """
+        found = self.owned.get(name)
+        if found is None:
+            raise NoSuchStoreError(
+                f"{self.pipeline.name!r} has no store {name!r}.",
+                hint=f"its stores: {', '.join(sorted(self.owned)) or 'it has none'}",
+            )
+        return found
+
+    def places(self, name: str) -> Places:
+        """The tasks of a store."""
+        owned = self.owner(name)
+        if owned.is_global:
+            return Places(1, 1, certain=True)
+        with self._lock:
+            checkpoint = self._current().plan
+        return Places.of(self.plan, owned.stage, owned.spec, checkpoint.tasks[owned.stage.index], checkpoint.partitions)
+
+    def ask(self, name: str, answer: Callable[[Look], T], min_batch: int | None = None) -> T:
+        """Answers a question about a store.
+
+        Args:
+            name: of the store.
+            answer: reads what it needs and returns nothing that reads later; may be called several times.
+            min_batch: the first batch that counts: the answer waits until it is committed.
+
+        Raises:
+            StoreUnavailableError: there was no answer for as long as the patience lasts.
+            NoSuchStoreError: there is no such store.
+        """
+        owned = self.owner(name)
+        with self._lock:
+            deadline_s: float | None = None
+            while True:
+                try:
+                    with self._current().look(owned, min_batch) as look:
+                        return answer(look)
+                except StoreUnavailableError:
+                    now_s = clock.ticks_s()
+                    deadline_s = now_s + self._patience_s if deadline_s is None else deadline_s
+                    if now_s >= deadline_s:
+                        raise
+                time.sleep(_POLL_S)
+
+    def last_batch(self) -> int | None:
+        """The last batch that is committed; None: there is none."""
+        with self._lock:
+            return self._current().last()
+
+    def _current(self) -> _Checkpoint:
+        """The checkpoint that runs: a handover or a rescale switches to another one."""
+        try:
+            found = self._paths.pointer.stat()
+            stamp: tuple[int, int] | None = (found.st_ino, found.st_mtime_ns)
+        except FileNotFoundError:
+            stamp = None
+        if self._checkpoint is None or stamp != self._stamp:
+            if self._checkpoint is not None:
+                self._checkpoint.close()
+                self._checkpoint = None
+            self._checkpoint, self._stamp = _Checkpoint(self.pipeline.name, self.plan, self._paths.current), stamp
+        return self._checkpoint
+
+
+class _Checkpoint:
+    """The stores of one checkpoint, with the batches that are committed in it."""
+
+    def __init__(self, name: str, plan: Plan, paths: CheckpointPaths) -> None:
+        stored = stored_plan(paths.plan)
+        if stored is None:
+            raise ConfigurationError(
+                f"{name!r} has never run in this home: there is no {paths.plan}.", hint=f"deltaworks deploy {name}"
+            )
+        different = fingerprint.differences(stored.fingerprint, plan.fingerprint())
+        if different:
+            raise IncompatibleCheckpointError(
+                "\n  ".join([f"The stores of {name!r} were written by another plan than this code has:",
+                             *map(str, different)]),
+                hint="ask with the code that the stream runs",
+            )  # fmt: skip
+        self.plan: CheckpointPlan = stored
+        self._local = paths.local
+        self._intents = Intents(files_in(paths.intents))
+        self._commits = Commits(paths.spark / "commits")
+        self._known: dict[int, Intent] = {}
+        self._readers: dict[Path, TaskReader] = {}
+        self._parts: dict[tuple[str, Path], tuple[object, Part]] = {}
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+
+    def last(self) -> int | None:
+        last = self._commits.last()
+        return None if last is None else last + self.plan.first_batch
+
+    @contextmanager
+    def look(self, owned: Owned, min_batch: int | None) -> Iterator[Look]:
+        batch = self.last()
+        if batch is None:
+            raise unavailable("no batch of the stream's checkpoint is committed yet")
+        if min_batch is not None and batch < min_batch:
+            raise unavailable(f"batch {min_batch} is not committed yet; the last one is {batch}")
+        with ExitStack() as stack:
+            if owned.is_global:
+                yield self._look_at_global(owned, batch, stack)
+                return
+            opened: dict[int, Part] = {}
+
+            def part(task: int) -> Part:
+                if task not in opened:
+                    folder = local_path(self._local, owned.stage.index, task)
+                    reader = self._reader(folder, owned.stage)
+                    state = stack.enter_context(reader.at(batch, self._digest))
+                    opened[task] = self._part(owned.spec, folder, state, task)
+                return opened[task]
+
+            yield Look(self._as_of(batch), part, self.plan.tasks[owned.stage.index])
+
+    def _look_at_global(self, owned: Owned, batch: int, stack: ExitStack) -> Look:
+        """A global table has the state of its own offsets, whatever batch is in process."""
+        folder = global_path(self._local, owned.stage)
+        reader = self._reader(folder, owned.stage)
+        state = stack.enter_context(reader.newest())
+        part = self._part(owned.spec, folder, state, None)
+        offsets = msgspec.msgpack.decode(state.version.nonce, type=Offsets)
+        as_of = AsOf(batch=batch, time_ms=self._as_of(batch).time_ms, offsets=offsets)
+        return Look(as_of, lambda _: part, 1)
+
+    def _reader(self, folder: Path, stage: Stage) -> TaskReader:
+        if folder not in self._readers:
+            self._readers[folder] = TaskReader(folder, stores_of(stage))
+        return self._readers[folder]
+
+    def _part(self, spec: StoreSpec, folder: Path, state: TaskState, task: int | None) -> Part:
+        known = self._parts.get((spec.name, folder))
+        if known is None or known[0] != state.identity:
+            known = self._parts[spec.name, folder] = state.identity, Part(spec, state, task)
+        return known[1]
+
+    def _as_of(self, batch: int) -> AsOf:
+        intent = self._intent(batch)
+        if intent is None:
+            raise unavailable(f"the intent of batch {batch} is gone")
+        offsets = {topic: parts for topic, parts in intent.end.items() if not topic.startswith("!")}
+        return AsOf(batch=batch, time_ms=intent.clock_ms, offsets=offsets)
+
+    def _digest(self, batch: int) -> str | None:
+        intent = self._intent(batch)
+        return None if intent is None else intent.digest
+
+    def _intent(self, batch: int) -> Intent | None:
+        """The intent of a committed batch, which nobody replaces any more."""
+        found = self._known.get(batch)
+        if found is None and (found := self._intents.get(batch)) is not None:
+            while len(self._known) >= _INTENTS:
+                del self._known[next(iter(self._known))]
+            self._known[batch] = found
+        return found

@@ -1,0 +1,230 @@
+"""Stores are read as of the last committed batch, by key, by range and in pages, whatever the task is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from deltaworks import Pipeline, StreamsBuilder
+from deltaworks.control.intents import Intent
+from deltaworks.errors import NoSuchStoreError, StoreQueryError, StoreUnavailableError
+from deltaworks.queries.kinds import Stream
+from deltaworks.runtime.state import published
+from deltaworks.runtime.state.recovery import local_path
+from deltaworks.settings import Settings
+from deltaworks.testing.topics import RawRecord
+from tests.hosts.in_process import InProcessStream
+from tests.hosts.memory_kafka import MemoryKafka
+
+AT_ONCE = timedelta(0)
+
+
+def counting(builder: StreamsBuilder) -> None:
+    builder.stream("in", key=str, value=str).group_by_key().count(store="counts").to_stream().to("out")
+
+
+pipeline = Pipeline(name="counting", topology=counting)
+
+
+class Counting(InProcessStream):
+    """A count per key, in two tasks; the test says when Spark commits."""
+
+    def __init__(self, home: Path, pipeline: Pipeline = pipeline, partitions: int = 2) -> None:
+        self.topics = MemoryKafka({"in": partitions})
+        settings = replace(Settings.from_environment({}), home=home)
+        super().__init__(pipeline, settings, kafka=self.topics)
+        self.notes = self.paths.current.spark / "commits"
+        self.notes.mkdir(parents=True)
+
+    def write(self, *keys: str) -> None:
+        for key in keys:
+            self.topics.write("in", RawRecord(key.encode(), b"x", 1000))
+
+    def batch(self, *keys: str, is_committed: bool = True) -> None:
+        self.write(*keys)
+        self.run(self.end())
+        if is_committed:
+            self.commit()
+
+    def commit(self) -> None:
+        (self.notes / str(self.batch_id - 1)).touch()
+
+    @contextmanager
+    def asked(self, patience: timedelta = AT_ONCE) -> Iterator[Stream]:
+        """LMDB admits one that opens a store in a process, so the worker ends before."""
+        self.lose_worker()
+        stream = Stream(self.pipeline, self.settings, patience=patience)
+        with closing(stream):
+            yield stream
+
+    def count(self, key: str) -> tuple[int | None, int]:
+        """The count of a key, and the batch it is of."""
+        with self.asked() as stream:
+            found = stream.store("counts").get(key)
+            return found.value, found.as_of.batch
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Iterator[Counting]:
+    made = Counting(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_batch_is_seen_when_it_is_committed_and_not_before(stream: Counting) -> None:
+    stream.batch("a", "b")
+    assert stream.count("a") == (1, 0)
+    stream.batch("a", is_committed=False)
+    assert (stream.count("a"), stream.count("b")) == ((1, 0), (1, 0))
+    stream.commit()
+    assert (stream.count("a"), stream.count("b")) == ((2, 1), (1, 1))
+
+
+def test_before_the_first_batch_is_committed_nothing_can_be_said(stream: Counting) -> None:
+    stream.batch("a", is_committed=False)
+    with pytest.raises(StoreUnavailableError, match="no batch of the stream's checkpoint is committed yet"):
+        stream.count("a")
+
+
+def test_an_answer_says_as_of_when_it_is(stream: Counting) -> None:
+    stream.batch("a", "b", "c")
+    stream.batch("a")
+    with stream.asked() as asked:
+        found = asked.store("counts").get("a")
+
+    assert (found.value, found.timestamp_ms) == (2, 1000)
+    assert found.as_of.time_ms == stream.clock(1)
+    assert sum(found.as_of.offsets["in"].values()) == 4
+
+
+def test_a_task_that_never_had_a_record_has_an_empty_store(stream: Counting) -> None:
+    stream.batch("a")
+    with stream.asked() as asked:
+        counts = asked.store("counts")
+        assert [(row.key, row.value) for row in counts.all().rows] == [("a", 1)]
+        assert counts.get("nobody").value is None
+
+
+def test_a_key_without_a_value_has_none(stream: Counting) -> None:
+    stream.batch("a", "b", "c", "d")
+    assert stream.count("nobody") == (None, 0)
+
+
+def test_an_attempt_that_was_replaced_by_another_batch_of_the_same_id_is_never_seen(stream: Counting) -> None:
+    """As when the first attempt was too large, or its code was replaced: the batch gets other records, or none."""
+    stream.batch("a", "b")
+    stream.write("a")
+    failed = stream._intent(stream.end(), 0)
+    stream.intents.put(failed)
+    stream._attempt(failed)  # it has published, and goes no further
+    other = stream._intent(stream.offsets, 1)
+    stream.intents.replace(failed, other)
+    stream.restart()
+    stream.run(stream.offsets)
+    stream.commit()
+
+    assert isinstance(other, Intent) and stream.batch_id == 2
+    assert stream.count("a") == (1, 1)
+
+
+def test_a_checkpoint_that_was_rewound_by_several_batches_says_nothing_until_they_are_there_again(
+    stream: Counting,
+) -> None:
+    for _ in range(3):
+        stream.batch("a", "b")
+    for batch in (1, 2):
+        (stream.notes / str(batch)).unlink()
+    with pytest.raises(StoreUnavailableError, match="has gone on to batch 2"):
+        stream.count("a")
+
+
+@pytest.mark.parametrize("lost", ["the whole store", "what was published"])
+def test_a_store_that_is_lost_is_not_taken_for_an_empty_one(stream: Counting, lost: str) -> None:
+    stream.batch("a", "b", "c", "d")
+    stream.lose_worker()
+    for task in (0, 1):
+        folder = local_path(stream.paths.current.local, 0, task)
+        if lost == "what was published":
+            (folder / published.NAME).unlink()
+        else:
+            stream.lose_disk((0, task))
+    with pytest.raises(StoreUnavailableError):
+        stream.count("a")
+    stream.batch("a", "b", "c", "d")
+    assert stream.count("a") == (2, 1)
+
+
+def test_a_damaged_file_is_refused(stream: Counting) -> None:
+    stream.batch("a", "b", "c", "d")
+    for task in (0, 1):
+        path = local_path(stream.paths.current.local, 0, task) / published.NAME
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+    with pytest.raises(StoreUnavailableError, match="damaged"):
+        stream.count("a")
+
+
+def test_one_waits_for_a_batch_and_says_if_it_does_not_come(stream: Counting) -> None:
+    stream.batch("a")
+    with stream.asked() as asked:
+        assert asked.store("counts").get("a", min_batch=0).value == 1
+        with pytest.raises(StoreUnavailableError, match="batch 1 is not committed yet; the last one is 0"):
+            asked.store("counts").get("a", min_batch=1)
+
+
+def test_pages_follow_each_other(stream: Counting) -> None:
+    keys = [f"k{number:03}" for number in range(50)]
+    stream.batch(*keys)
+    stream.batch(*keys[::2], "zz")
+    expected = [(key, 2 - number % 2) for number, key in enumerate(keys)] + [("zz", 1)]
+    with stream.asked() as asked:
+        counts = asked.store("counts")
+        for reverse in (False, True):
+            found: list[tuple[Any, Any]] = []
+            after = None
+            while True:
+                page = counts.all(limit=7, after=after, reverse=reverse)
+                found += [(row.key, row.value) for row in page.rows]
+                if (after := page.next) is None:
+                    break
+            assert found == (expected[::-1] if reverse else expected)
+        assert [row.key for row in counts.range("k003", "k005").rows] == ["k003", "k004", "k005"]
+        assert [row.key for row in counts.prefix("k04", reverse=True).rows] == keys[49:39:-1]
+        assert counts.approximate_count() == 51
+
+
+def test_wrong_questions_say_what_would_be_right(stream: Counting) -> None:
+    stream.batch("a")
+    with stream.asked() as asked:
+        with pytest.raises(NoSuchStoreError, match="its stores: counts"):
+            asked.store("count")
+        counts = asked.store("counts")
+        with pytest.raises(StoreQueryError, match="keys of the store 'counts' are str, not int"):
+            counts.get(7)
+        with pytest.raises(StoreQueryError, match="keys of the store 'counts' are str, not None"):
+            counts.get(None)
+        with pytest.raises(StoreQueryError, match="from 1 to 100,000 rows"):
+            counts.all(limit=1_000_000)
+        with pytest.raises(StoreQueryError, match="'b' comes after 'a'"):
+            counts.range("b", "a")
+        with pytest.raises(StoreQueryError, match="not where a page ends"):
+            counts.all(after="?")
+
+
+def test_answers_can_be_sent(stream: Counting) -> None:
+    stream.batch("a")
+    with stream.asked() as asked:
+        page = asked.store("counts").all()
+        assert msgspec.json.decode(msgspec.json.encode(page))["rows"] == [
+            {"key": "a", "value": 1, "timestamp_ms": 1000}
+        ]
+        metadata = asked.all_metadata_for_store("counts")
+    assert (metadata.kind, metadata.tasks, metadata.key) == ("key-value", 2, "str")
