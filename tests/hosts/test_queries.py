@@ -12,10 +12,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from deltaworks import Pipeline, StreamsBuilder
+from deltaworks import JoinWindows, Materialized, Pipeline, SessionWindows, StreamsBuilder, TimeWindows
 from deltaworks.control.intents import Intent
-from deltaworks.errors import NoSuchStoreError, StoreQueryError, StoreUnavailableError
+from deltaworks.errors import (
+    ConfigurationError,
+    IncompatibleCheckpointError,
+    NoSuchStoreError,
+    StoreQueryError,
+    StoreUnavailableError,
+)
 from deltaworks.queries.kinds import Stream
+from deltaworks.queries.stream import OpenStream
 from deltaworks.runtime.state import published
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.settings import Settings
@@ -37,7 +44,7 @@ class Counting(InProcessStream):
     """A count per key, in two tasks; the test says when Spark commits."""
 
     def __init__(self, home: Path, pipeline: Pipeline = pipeline, partitions: int = 2) -> None:
-        self.topics = MemoryKafka({"in": partitions})
+        self.topics = MemoryKafka({"in": partitions, "other": partitions})
         settings = replace(Settings.from_environment({}), home=home)
         super().__init__(pipeline, settings, kafka=self.topics)
         self.notes = self.paths.current.spark / "commits"
@@ -228,3 +235,111 @@ def test_answers_can_be_sent(stream: Counting) -> None:
         ]
         metadata = asked.all_metadata_for_store("counts")
     assert (metadata.kind, metadata.tasks, metadata.key) == ("key-value", 2, "str")
+
+
+def several(builder: StreamsBuilder) -> None:
+    """A store of each kind, and one that nothing else reads."""
+    ten, grace = timedelta(milliseconds=10), timedelta(hours=1)
+    events = builder.stream("in", key=str, value=str).group_by_key()
+    events.windowed_by(TimeWindows(size=ten, grace=grace)).count(store="windows")
+    events.windowed_by(SessionWindows(gap=ten, grace=grace)).count(store="sessions")
+    versions = Materialized("versions", history=timedelta(hours=1))
+    builder.table("prices", key=str, value=int, store=versions).to_stream().to("out")
+    builder.global_table("countries", key=str, value=str, store="countries")
+
+
+class Several(Counting):
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, Pipeline(name="several", topology=several))
+
+    def put(self, topic: str, key: str, value: bytes | None, timestamp_ms: int) -> None:
+        self.topics.write(topic, RawRecord(key.encode(), value, timestamp_ms))
+
+
+@pytest.fixture
+def all_kinds(tmp_path: Path) -> Iterator[Several]:
+    made = Several(tmp_path)
+    yield made
+    made.close()
+
+
+def test_windows_of_a_stream(all_kinds: Several) -> None:
+    for timestamp_ms in (1, 2, 11, 25):
+        all_kinds.put("in", "a", b"x", timestamp_ms)
+    all_kinds.put("in", "b", b"x", 12)
+    all_kinds.batch()
+    all_kinds.put("in", "a", b"x", 25)
+    all_kinds.batch()
+    with all_kinds.asked() as asked:
+        windows = asked.store("windows")
+        found = [(row.start_ms, row.end_ms, row.value, row.timestamp_ms) for row in windows.fetch("a").rows]
+        assert found == [(0, 10, 2, 2), (10, 20, 1, 11), (20, 30, 2, 25)]
+        assert windows.get("a", 20).value == 2
+        assert windows.get("a", 30).value is None
+        assert [(row.key, row.start_ms) for row in windows.fetch_all(10, 19).rows] == [("a", 10), ("b", 10)]
+        stats = windows.stats()
+    assert (stats.entries, stats.oldest_ms, stats.newest_ms) == (4, 0, 20)
+    assert stats.size_bytes > 0
+
+
+def test_sessions_of_a_stream(all_kinds: Several) -> None:
+    for timestamp_ms in (1, 5, 40):
+        all_kinds.put("in", "a", b"x", timestamp_ms)
+    all_kinds.batch()
+    with all_kinds.asked() as asked:
+        sessions = asked.store("sessions")
+        assert [(row.start_ms, row.end_ms, row.value) for row in sessions.fetch("a").rows] == [(1, 5, 2), (40, 40, 1)]
+        assert sessions.get("a", 1, 5).value == 2
+        assert sessions.get("a", 1, 6).value is None
+
+
+def test_versions_of_a_table(all_kinds: Several) -> None:
+    for value, timestamp_ms in ((1, 100), (2, 200), (3, 300)):
+        all_kinds.put("prices", "a", value.to_bytes(8, "big"), timestamp_ms)
+    all_kinds.batch()
+    with all_kinds.asked() as asked:
+        versions = asked.store("versions")
+        found = [versions.get("a", as_of_ms) for as_of_ms in (None, 250, 200, 99)]
+    assert [(each.value, each.valid_from_ms) for each in found] == [(3, 300), (2, 200), (2, 200), (None, None)]
+
+
+def test_a_global_table_is_of_the_offsets_that_it_has_read(all_kinds: Several) -> None:
+    all_kinds.put("countries", "it", b"Italy", 1)
+    all_kinds.batch("a")
+    with all_kinds.asked() as asked:
+        countries = asked.store("countries")
+        found = countries.get("it")
+        assert (found.value, found.task, found.as_of.batch) == ("Italy", None, 0)
+        assert found.as_of.offsets == {"countries": {"0": 1}}
+        assert [row.value for row in countries.all().rows] == ["Italy"]
+        assert countries.metadata().tasks == 0
+
+
+def test_stores_of_another_kind_are_not_offered(tmp_path: Path) -> None:
+    def joined(builder: StreamsBuilder) -> None:
+        left, right = (builder.stream(topic, key=str, value=str) for topic in ("in", "other"))
+        windows = JoinWindows(difference=timedelta(seconds=1), grace=timedelta(0))
+        left.join(right, lambda a, b: a + b, windows, value=str, store="joined").to("out")
+
+    stream = Counting(tmp_path, Pipeline(name="joined", topology=joined))
+    stream.batch("a")
+    with stream.asked() as asked:
+        assert asked.all_metadata() == []
+        for name in asked.owned:
+            with pytest.raises(NoSuchStoreError, match="internal to its operator"):
+                asked.store(name)
+    stream.close()
+
+
+def test_code_whose_stores_are_others_is_refused(stream: Counting) -> None:
+    def other(builder: StreamsBuilder) -> None:
+        builder.stream("in", key=str, value=str).group_by_key().reduce(lambda a, b: a + b, store="counts")
+
+    stream.batch("a")
+    with pytest.raises(IncompatibleCheckpointError, match="written by another plan"):
+        OpenStream(Pipeline(name="counting", topology=other), stream.settings)
+
+
+def test_a_stream_that_has_never_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="'counting' has never run in this home"):
+        OpenStream(pipeline, replace(Settings.from_environment({}), home=tmp_path))

@@ -69,6 +69,13 @@ def _visits(builder: StreamsBuilder) -> None:
     pages.aggregate(str, lambda _, page, text: text + page, value=str, store="pages").to_delta("pages")
 
 
+def _asked(builder: StreamsBuilder) -> None:
+    """Counts where records are read, and behind an exchange."""
+    words = builder.stream("asked-words", key=str, value=str)
+    words.group_by_key().count(store="asked-keys")
+    words.group_by(lambda _, word: word, key=str, name="asked-by-word").count(store="asked-words")
+
+
 def _growing(builder: StreamsBuilder) -> None:
     """A table, a join with it, open windows, and counts behind an exchange."""
     users = builder.table("growing-users", key=str, value=str, store="growing-users")
@@ -131,6 +138,13 @@ visiting = Pipeline(
     record_cache=False,
 )
 """A person's data is erased from its state."""
+asked = Pipeline(
+    name="asked",
+    topology=_asked,
+    topics=(Topic("asked-words", 3),),
+    trigger_interval=timedelta(milliseconds=200),
+)
+"""Its stores are read while it runs."""
 growing = Pipeline(
     name="growing",
     topology=_growing,
