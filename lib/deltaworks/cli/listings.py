@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from deltaworks.lakehouse.publish.publication import Publication
     from deltaworks.lakehouse.retention import Pin
     from deltaworks.quality import Verdict
+    from deltaworks.queries import AsOf, StoreMetadata, StoreStats
     from deltaworks.replay.model import ReplayPlan, ReplayState
     from deltaworks.rescale.rescaling import Change, Rescaled
     from deltaworks.stack.lifecycle import Status as Process
@@ -645,6 +646,69 @@ class InputListed(_Document, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
+class Queried(_Document, frozen=True, kw_only=True):
+    """`deltaworks query NAME STORE --json`"""
+
+    pipeline: str
+    store: str
+    kind: str
+    rows: list[dict[str, Any]]
+    """Key, value and times; which ones depends on the kind."""
+    next: str | None
+    """Where the next page begins, for `--after`; null: this is the last one."""
+    batch: int
+    """The batch as of which the rows are."""
+    at: datetime
+    """The time of the batch."""
+    offsets: dict[str, dict[str, int]]
+    """Topic -> partition -> the next offset after the batch."""
+
+    @classmethod
+    def of(
+        cls, pipeline: str, store: str, kind: str, rows: list[dict[str, Any]], as_of: AsOf, rest: str | None
+    ) -> Queried:
+        return cls(
+            pipeline=pipeline, store=store, kind=kind, rows=[plain(row) for row in rows], next=rest,
+            batch=as_of.batch, at=instant(as_of.time_ms), offsets=as_of.offsets,
+        )  # fmt: skip
+
+
+class StoreListed(_Document, frozen=True, kw_only=True):
+    """A store of a stream."""
+
+    store: str
+    kind: str
+    key: str
+    value: str
+    tasks: int
+    """0: it is whole on every machine."""
+    entries: int
+    size_bytes: int
+    oldest: datetime | None
+    newest: datetime | None
+    batch: int
+
+
+class Stores(_Document, frozen=True, kw_only=True):
+    """`deltaworks store stats NAME --json`"""
+
+    pipeline: str
+    stores: list[StoreListed]
+
+    @classmethod
+    def of(cls, pipeline: str, found: Sequence[tuple[StoreMetadata, StoreStats]]) -> Stores:
+        stores = [
+            StoreListed(
+                store=what.store, kind=what.kind, key=what.key, value=what.value, tasks=what.tasks,
+                entries=size.entries, size_bytes=size.size_bytes,
+                oldest=None if size.oldest_ms is None else instant(size.oldest_ms),
+                newest=None if size.newest_ms is None else instant(size.newest_ms), batch=size.as_of.batch,
+            )
+            for what, size in found
+        ]  # fmt: skip
+        return cls(pipeline=pipeline, stores=stores)
+
+
 class Explained(_Document, frozen=True, kw_only=True):
     """`deltaworks explain TABLE --json`"""
 
@@ -797,6 +861,8 @@ DOCUMENTS = (
     Tables,
     TableShown,
     Pins,
+    Queried,
+    Stores,
     Explained,
     Erasable,
     ErasureListed,
