@@ -14,11 +14,13 @@ from typing import Any
 
 import deltaworks
 import deltaworks.cli.app
-from deltaworks import testing
+from deltaworks import queries, testing
 
 _FORM = re.compile(r"(?P<owner>\w+)(?:\.(?P<member>\w+))?(?:\((?P<argument>\w+)=\))?")
 _COMMAND = "$ deltaworks "
 _MISSING = object()
+_MODULES = (deltaworks, testing, queries)
+"""Those with public names."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,8 @@ def find(name: str) -> Counterpart:
     form = _FORM.fullmatch(name)
     if form is None:
         raise LookupError(f"not the name of something of ours: {name!r}")
-    owner = getattr(deltaworks, form["owner"], getattr(testing, form["owner"], _MISSING))
-    public = {*deltaworks.__all__, *testing.__all__}
-    if owner is _MISSING or form["owner"] not in public:
+    owner = _owner(form["owner"])
+    if owner is _MISSING:
         raise LookupError(f"{name}: no public name '{form['owner']}'")
     found = Counterpart(name, owner, form["member"], form["argument"])
     try:
@@ -69,10 +70,15 @@ def find(name: str) -> Counterpart:
     return found
 
 
+def _owner(name: str) -> Any:
+    """What has a public name."""
+    return next((getattr(module, name) for module in _MODULES if name in module.__all__), _MISSING)
+
+
 def public_members() -> list[str]:
     """All that a user can call or read: every public name, and of classes every public member."""
     found = []
-    for module in (deltaworks, testing):
+    for module in _MODULES:
         for name in module.__all__:
             owner = getattr(module, name)
             found.append(name)
@@ -107,7 +113,7 @@ def difference_in_docstring(name: str) -> str | None:
 def _function(name: str) -> Any:
     """The method or property of this name; None: it is something else."""
     owner, _, member = name.partition("(")[0].partition(".")
-    holder = getattr(deltaworks, owner, getattr(testing, owner, None))
+    holder = _owner(owner)
     found = inspect.getattr_static(holder, member, None) if member else None
     return found if isinstance(found, property) or inspect.isfunction(found) else None
 

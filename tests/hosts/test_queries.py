@@ -21,6 +21,7 @@ from deltaworks.errors import (
     StoreQueryError,
     StoreUnavailableError,
 )
+from deltaworks.kernel.partitioning import partition_of
 from deltaworks.queries.kinds import Stream
 from deltaworks.queries.stream import OpenStream
 from deltaworks.runtime.state import published
@@ -343,3 +344,34 @@ def test_code_whose_stores_are_others_is_refused(stream: Counting) -> None:
 def test_a_stream_that_has_never_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="'counting' has never run in this home"):
         OpenStream(pipeline, replace(Settings.from_environment({}), home=tmp_path))
+
+
+def test_a_key_says_which_task_has_it(tmp_path: Path) -> None:
+    """Where records are read, others may have partitioned them otherwise; behind an exchange nobody has."""
+
+    def exchanged(builder: StreamsBuilder) -> None:
+        words = builder.stream("in", key=str, value=str)
+        words.group_by_key().count(store="counts")
+        words.group_by(lambda key, _: f"{key}!", key=str, name="by-word").count(store="exchanged")
+
+    stream = Counting(tmp_path, Pipeline(name="exchanged", topology=exchanged))
+    keys = [f"k{number}" for number in range(8)]
+    stream.batch(*keys)
+    with stream.asked() as asked:
+        for store, ending, certain in (("counts", "", False), ("exchanged", "!", True)):
+            for key in keys:
+                said = asked.query_metadata_for_key(store, key + ending)
+                found = asked.store(store).get(key + ending)
+                assert (found.value, found.task, said.certain) == (1, said.task, certain)
+    stream.close()
+
+
+def test_a_key_is_found_in_whatever_task_it_is(stream: Counting) -> None:
+    """A producer has partitioned the topic in its own way."""
+    key = "a"
+    with_murmur2 = partition_of(key.encode(), 2)
+    stream.topics.write("in", RawRecord(key.encode(), b"x", 1000), 1 - with_murmur2)
+    stream.batch()
+    with stream.asked() as asked:
+        found = asked.store("counts").get(key)
+    assert (found.value, found.task) == (1, 1 - with_murmur2)

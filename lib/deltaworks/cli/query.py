@@ -14,7 +14,7 @@ from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.cli.listings import Queried
-    from deltaworks.queries import AsOf, KeyValues, Page, Sessions, Versions, Windows
+    from deltaworks.queries import AsOf, KeyValues, Page, SessionValues, VersionedValues, WindowedValues
 
 _LIMIT = 20
 Pipeline = Annotated[str, typer.Argument(help="Name of the pipeline.")]
@@ -142,10 +142,12 @@ def _ms(text: str | None) -> int | None:
     return None if text is None else int(catalog.time_of(text).timestamp() * 1000)
 
 
+_Paging = dict[str, Any]
+"""The options of a page."""
 _Rows = tuple[list[dict[str, Any]], "AsOf", str | None]
 
 
-def _of_keys(view: KeyValues[Any, Any], keys: _Keys, times: _Times, page: dict[str, Any], reverse: bool) -> _Rows:
+def _of_keys(view: KeyValues[Any, Any], keys: _Keys, times: _Times, page: _Paging, reverse: bool) -> _Rows:
     times.refuse(span=True, at=True, what="a key-value store")
     if keys.key is not None:
         found = view.get(keys.key, min_batch=page["min_batch"])
@@ -156,7 +158,9 @@ def _of_keys(view: KeyValues[Any, Any], keys: _Keys, times: _Times, page: dict[s
     return _paged(view.range(keys.first, keys.last, reverse=reverse, **page))
 
 
-def _of_windows(view: Windows[Any, Any], keys: _Keys, times: _Times, page: dict[str, Any], reverse: bool) -> _Rows:
+def _of_windows(
+    view: WindowedValues[Any, Any], keys: _Keys, times: _Times, page: dict[str, Any], reverse: bool
+) -> _Rows:
     _forward(reverse, "a window store")
     times.refuse(span=False, at=True, what="a window store")
     keys.no_prefix("A window store")
@@ -166,7 +170,9 @@ def _of_windows(view: Windows[Any, Any], keys: _Keys, times: _Times, page: dict[
     return _paged(view.fetch_all(*span, from_key=keys.first, to_key=keys.last, **page))
 
 
-def _of_sessions(view: Sessions[Any, Any], keys: _Keys, times: _Times, page: dict[str, Any], reverse: bool) -> _Rows:
+def _of_sessions(
+    view: SessionValues[Any, Any], keys: _Keys, times: _Times, page: dict[str, Any], reverse: bool
+) -> _Rows:
     _forward(reverse, "a session store")
     times.refuse(span=False, at=True, what="a session store")
     keys.no_prefix("A session store")
@@ -176,7 +182,9 @@ def _of_sessions(view: Sessions[Any, Any], keys: _Keys, times: _Times, page: dic
     return _paged(view.fetch_all(*span, from_key=keys.first, to_key=keys.last, **page))
 
 
-def _of_versions(view: Versions[Any, Any], keys: _Keys, times: _Times, page: dict[str, Any], reverse: bool) -> _Rows:
+def _of_versions(
+    view: VersionedValues[Any, Any], keys: _Keys, times: _Times, page: dict[str, Any], reverse: bool
+) -> _Rows:
     _forward(reverse, "a versioned store")
     times.refuse(span=True, at=False, what="a versioned store")
     key = keys.only_one("A versioned store")

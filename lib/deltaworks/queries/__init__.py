@@ -2,8 +2,7 @@
 
 ```py
 with deltaworks.queries.open("orders") as stream:
-    counts = stream.store("order-count-store")
-    found = counts.get("u-1")
+    found = stream.store("users").get("u-1")
     print(found.value, found.as_of.batch)
 ```
 
@@ -25,11 +24,11 @@ from deltaworks.queries.answers import (
     Window,
 )
 from deltaworks.queries.key_value import KeyValues
+from deltaworks.queries.kinds import Stream
 from deltaworks.queries.kinds import open_stream as open
-from deltaworks.queries.sessions import Sessions
-from deltaworks.queries.stream import OpenStream
-from deltaworks.queries.versioned import Versions
-from deltaworks.queries.windows import Windows
+from deltaworks.queries.sessions import SessionValues
+from deltaworks.queries.versioned import VersionedValues
+from deltaworks.queries.windows import WindowedValues
 
 __all__ = [
     "AsOf",
@@ -37,15 +36,15 @@ __all__ = [
     "Found",
     "KeyMetadata",
     "KeyValues",
-    "OpenStream",
     "Page",
     "Session",
-    "Sessions",
+    "SessionValues",
     "StoreMetadata",
     "StoreStats",
+    "Stream",
     "Version",
-    "Versions",
+    "VersionedValues",
     "Window",
-    "Windows",
+    "WindowedValues",
     "open",
 ]

@@ -9,21 +9,21 @@ from deltaworks.control import cluster, jobs
 from deltaworks.errors import ConfigurationError, NoSuchStoreError
 from deltaworks.queries.answers import KeyMetadata, StoreMetadata
 from deltaworks.queries.key_value import KeyValues
-from deltaworks.queries.sessions import Sessions
+from deltaworks.queries.sessions import SessionValues
 from deltaworks.queries.stream import PATIENCE, OpenStream
-from deltaworks.queries.versioned import Versions
-from deltaworks.queries.windows import Windows
+from deltaworks.queries.versioned import VersionedValues
+from deltaworks.queries.windows import WindowedValues
 from deltaworks.settings import Settings
 from deltaworks.topology.stages import StoreSpec
 
-View = KeyValues[Any, Any] | Windows[Any, Any] | Sessions[Any, Any] | Versions[Any, Any]
+View = KeyValues[Any, Any] | WindowedValues[Any, Any] | SessionValues[Any, Any] | VersionedValues[Any, Any]
 
 
 class Stream(OpenStream):
     """A stream with its stores. See `OpenStream`."""
 
     def store(self, name: str) -> Any:
-        """A store, by its kind: `KeyValues`, `Windows`, `Sessions` or `Versions`.
+        """A store, by its kind: `KeyValues`, `WindowedValues`, `SessionValues` or `VersionedValues`.
 
         Raises:
             NoSuchStoreError: there is none of this name, or nothing but its operator reads it.
@@ -75,11 +75,11 @@ def view_of(stream: OpenStream, name: str) -> View:
         case "key-value":
             return KeyValues(stream, name)
         case "window":
-            return Windows(stream, name)
+            return WindowedValues(stream, name)
         case "session":
-            return Sessions(stream, name)
+            return SessionValues(stream, name)
         case "versioned":
-            return Versions(stream, name)
+            return VersionedValues(stream, name)
         case "suppress" | "subscriptions" | "join-window" | "join-buffer" | "waiting-list":
             raise _not_offered(stream, name, f"it is internal to its operator ({spec.kind})")
         case "lru":

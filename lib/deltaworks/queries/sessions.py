@@ -12,7 +12,7 @@ from deltaworks.queries.stream import Look, Part
 from deltaworks.queries.windows import FOR_EVER_MS, checked_span
 
 
-class Sessions(StoreView[K, V]):
+class SessionValues(StoreView[K, V]):
     """A value per key and session, as far back as the store's retention. Rows are ordered by the end of the session.
 
     Source: `ReadOnlySessionStore`; differs: the order of rows of several keys does not depend on segments; answers have

@@ -9,7 +9,7 @@ from deltaworks.queries.stream import Look, Part
 from deltaworks.topology.state_stores import VersionedRecord
 
 
-class Versions(StoreView[K, V]):
+class VersionedValues(StoreView[K, V]):
     """The versions of each key, as far back as the store's history.
 
     Source: `VersionedKeyQuery`; differs: answers have a batch.

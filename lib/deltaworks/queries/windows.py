@@ -16,7 +16,7 @@ FOR_EVER_MS = 2**63 - 2
 """The end of all times."""
 
 
-class Windows(StoreView[K, V]):
+class WindowedValues(StoreView[K, V]):
     """A value per key and window, as far back as the store's retention. Rows are ordered by the start of the window,
     then by the bytes of the key.
 
