@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from deltaworks import JoinWindows, Materialized, Pipeline, SessionWindows, StreamsBuilder, TimeWindows
+from deltaworks.control.checkpoint import write_plan
 from deltaworks.control.intents import Intent
 from deltaworks.errors import (
     ConfigurationError,
@@ -375,3 +377,44 @@ def test_a_key_is_found_in_whatever_task_it_is(stream: Counting) -> None:
     with stream.asked() as asked:
         found = asked.store("counts").get(key)
     assert (found.value, found.task) == (1, 1 - with_murmur2)
+
+
+def test_a_checkpoint_that_gets_another_plan_is_read_with_it_or_not_at_all(stream: Counting) -> None:
+    stream.batch("a")
+    with stream.asked() as asked:
+        counts = asked.store("counts")
+        assert counts.get("a").value == 1
+        write_plan(stream.paths.current.plan, msgspec.structs.replace(stream.checkpoint, tasks=(1,)))
+        assert counts.metadata().tasks == 1
+        other = stream.checkpoint.fingerprint | {"format": 0}
+        write_plan(stream.paths.current.plan, msgspec.structs.replace(stream.checkpoint, fingerprint=other))
+        with pytest.raises(IncompatibleCheckpointError, match="written by another plan"):
+            counts.get("a")
+
+
+def test_stores_that_were_closed_are_not_opened_again(stream: Counting) -> None:
+    stream.batch("a")
+    with stream.asked() as asked:
+        counts = asked.store("counts")
+    with pytest.raises(ConfigurationError, match="were closed"):
+        counts.get("a")
+
+
+def test_a_second_one_in_a_process_says_to_share_the_first(stream: Counting) -> None:
+    stream.batch("a")
+    with stream.asked() as asked:
+        assert asked.store("counts").get("a").value == 1
+        second = Stream(stream.pipeline, stream.settings)
+        with second, pytest.raises(ConfigurationError, match="open in this process already"):
+            second.store("counts").get("a")
+        assert asked.store("counts").get("a").value == 1
+
+
+def test_threads_share_a_stream(stream: Counting) -> None:
+    keys = [f"k{number}" for number in range(40)]
+    stream.batch(*keys)
+    with stream.asked() as asked, ThreadPoolExecutor(4) as threads:
+        counts = asked.store("counts")
+        waiting = threads.submit(counts.get, "k1", min_batch=0)
+        assert [found.value for found in threads.map(counts.get, keys * 20)] == [1] * 800
+        assert waiting.result().value == 1

@@ -68,3 +68,7 @@ class Places:
         if likely is None:
             return list(range(self.tasks))
         return [likely] if self.certain else [likely, *(task for task in range(self.tasks) if task != likely)]
+
+
+WHOLE = Places(1, 1, certain=True)
+"""Those of a global table."""

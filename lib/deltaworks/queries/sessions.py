@@ -71,7 +71,7 @@ class SessionValues(StoreView[K, V]):
             return Session(key=key, start_ms=start_ms, end_ms=end_ms, value=value)
 
         def answer(look: Look) -> Page[Session[K, V]]:
-            series = [_of_key(part, data, earliest_end_ms, latest_start_ms, begin) for part in self._parts(look, data)]
+            series = [_of_key(part, data, earliest_end_ms, latest_start_ms, begin) for part in look.parts_with(data)]
             return self._page(look, series, wanted, row)
 
         return self._ask(answer, min_batch)

@@ -41,14 +41,14 @@ class StoreView(Generic[K, V]):
     def __init__(self, stream: OpenStream, name: str) -> None:
         owned = stream.owner(name)
         self._stream, self._owned, self.name = stream, owned, name
-        self._spec, self._codec, self._places = owned.spec, Codec(owned.spec), stream.places(name)
+        self._spec, self._codec = owned.spec, Codec(owned.spec)
 
     def metadata(self) -> StoreMetadata:
         """What the store is."""
         spec = self._spec
         return StoreMetadata(
             store=self.name, kind=spec.kind, key=type_name(spec.key.type), value=type_name(spec.value.type),
-            tasks=0 if self._owned.is_global else self._places.tasks,
+            tasks=0 if self._owned.is_global else self._stream.places(self.name).tasks,
             timestamped=spec.timestamped and spec.kind != "session",
         )  # fmt: skip
 
@@ -58,14 +58,15 @@ class StoreView(Generic[K, V]):
         Raises:
             StoreQueryError: the key has another type.
         """
-        likely = None if self._owned.is_global else self._places.likely(self._key(key))
-        return KeyMetadata(store=self.name, task=likely, certain=self._places.certain)
+        data, places = self._key(key), self._stream.places(self.name)
+        task = None if self._owned.is_global else places.likely(data)
+        return KeyMetadata(store=self.name, task=task, certain=places.certain)
 
     def stats(self, *, min_batch: int | None = None) -> StoreStats:
         """How large the store is; counts nothing one by one, but for the changes of the newest batch."""
 
         def answer(look: Look) -> StoreStats:
-            parts = look.parts()
+            parts = list(look.parts())
             sizes = [part.size() for part in parts]
             newest_ms = max(part.newest_ms for part in parts)
             return StoreStats(
@@ -119,16 +120,11 @@ class StoreView(Generic[K, V]):
 
     def _first(self, look: Look, key: bytes, read: Callable[[Part], R | None]) -> tuple[R | None, int | None]:
         """What the first task that has something says, and which one it is."""
-        for task in self._places.asked(key):
-            part = look.part(task)
+        for part in look.parts_with(key):
             found = read(part)
             if found is not None:
                 return found, part.task
         return None, None
-
-    def _parts(self, look: Look, key: bytes) -> list[Part]:
-        """The parts that may have a key."""
-        return [look.part(task) for task in self._places.asked(key)]
 
     def _page(
         self,

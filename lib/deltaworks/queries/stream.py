@@ -36,7 +36,7 @@ from deltaworks.kernel.task_times import TASK_STORE, TaskTimes
 from deltaworks.object_path import ObjectPath
 from deltaworks.queries.answers import AsOf
 from deltaworks.queries.commits import Commits
-from deltaworks.queries.places import Places
+from deltaworks.queries.places import WHOLE, Places
 from deltaworks.runtime.global_tables import global_path
 from deltaworks.runtime.state.local_store import stores_of
 from deltaworks.runtime.state.recovery import local_path
@@ -94,15 +94,16 @@ class Part:
 class Look:
     """One attempt at an answer, as of one batch."""
 
-    def __init__(self, as_of: AsOf, part: Callable[[int], Part], tasks: int) -> None:
-        self.as_of = as_of
-        self.part = part
-        """The store's part in a task; opened at the first call."""
-        self.tasks = tasks
+    def __init__(self, as_of: AsOf, places: Places, part: Callable[[int], Part]) -> None:
+        self.as_of, self._places, self._part = as_of, places, part
 
-    def parts(self) -> list[Part]:
-        """Those of all tasks."""
-        return [self.part(task) for task in range(self.tasks)]
+    def parts(self) -> Iterator[Part]:
+        """The parts of all tasks; each is opened when it is taken."""
+        return map(self._part, range(self._places.tasks))
+
+    def parts_with(self, key: bytes) -> Iterator[Part]:
+        """Those that may have a key, the likely one first."""
+        return map(self._part, self._places.asked(key))
 
 
 class OpenStream:
@@ -132,7 +133,7 @@ class OpenStream:
             )
         self._patience_s = patience.total_seconds()
         self._lock = threading.Lock()
-        self._stamp: tuple[int, int] | None = None
+        self._is_closed = False
         self._checkpoint: _Checkpoint | None = None
         with self._lock:
             self._current()
@@ -148,7 +149,7 @@ class OpenStream:
         with self._lock:
             if self._checkpoint is not None:
                 self._checkpoint.close()
-            self._checkpoint = None
+            self._checkpoint, self._is_closed = None, True
 
     @cached_property
     def owned(self) -> Mapping[str, Owned]:
@@ -193,18 +194,17 @@ class OpenStream:
             NoSuchStoreError: there is no such store.
         """
         owned = self.owner(name)
-        with self._lock:
-            deadline_s: float | None = None
-            while True:
-                try:
-                    with self._current().look(owned, min_batch) as look:
-                        return answer(look)
-                except StoreUnavailableError:
-                    now_s = clock.ticks_s()
-                    deadline_s = now_s + self._patience_s if deadline_s is None else deadline_s
-                    if now_s >= deadline_s:
-                        raise
-                time.sleep(_POLL_S)
+        deadline_s: float | None = None
+        while True:
+            try:
+                with self._lock, self._current().look(owned, min_batch) as look:
+                    return answer(look)
+            except StoreUnavailableError:
+                now_s = clock.ticks_s()
+                deadline_s = now_s + self._patience_s if deadline_s is None else deadline_s
+                if now_s >= deadline_s:
+                    raise
+            time.sleep(_POLL_S)
 
     def last_batch(self) -> int | None:
         """The last batch that is committed; None: there is none."""
@@ -212,24 +212,37 @@ class OpenStream:
             return self._current().last()
 
     def _current(self) -> _Checkpoint:
-        """The checkpoint that runs: a handover or a rescale switches to another one."""
-        try:
-            found = self._paths.pointer.stat()
-            stamp: tuple[int, int] | None = (found.st_ino, found.st_mtime_ns)
-        except FileNotFoundError:
-            stamp = None
-        if self._checkpoint is None or stamp != self._stamp:
-            if self._checkpoint is not None:
-                self._checkpoint.close()
-                self._checkpoint = None
-            self._checkpoint, self._stamp = _Checkpoint(self.pipeline.name, self.plan, self._paths.current), stamp
-        return self._checkpoint
+        """The checkpoint that runs: a handover or a rescale switches to another one, and a start may renew its plan."""
+        if self._is_closed:
+            raise ConfigurationError(f"The stores of {self.pipeline.name!r} were closed.", hint="queries.open(...)")
+        known = self._checkpoint
+        if known is None or known.stamp != (_stamp(self._paths.pointer), _stamp(known.path)):
+            if known is not None:
+                known.close()
+            self._checkpoint = None
+            pointer, current = _stamp(self._paths.pointer), self._paths.current
+            known = _Checkpoint(self.pipeline.name, self.plan, current, (pointer, _stamp(current.plan)))
+            self._checkpoint = known
+        return known
+
+
+_Stamp = tuple[int, int] | None
+
+
+def _stamp(file: Path) -> _Stamp:
+    """Changes whenever a file is replaced; None: there is none."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 class _Checkpoint:
     """The stores of one checkpoint, with the batches that are committed in it."""
 
-    def __init__(self, name: str, plan: Plan, paths: CheckpointPaths) -> None:
+    def __init__(self, name: str, plan: Plan, paths: CheckpointPaths, stamp: tuple[_Stamp, _Stamp]) -> None:
+        self.path, self.stamp = paths.plan, stamp
         stored = stored_plan(paths.plan)
         if stored is None:
             raise ConfigurationError(
@@ -243,6 +256,8 @@ class _Checkpoint:
                 hint="ask with the code that the stream runs",
             )  # fmt: skip
         self.plan: CheckpointPlan = stored
+        self._topology = plan
+        self._places: dict[str, Places] = {}
         self._local = paths.local
         self._intents = Intents(files_in(paths.intents))
         self._commits = Commits(paths.spark / "commits")
@@ -257,6 +272,17 @@ class _Checkpoint:
     def last(self) -> int | None:
         last = self._commits.last()
         return None if last is None else last + self.plan.first_batch
+
+    def places(self, owned: Owned) -> Places:
+        """The tasks of a store."""
+        if owned.is_global:
+            return WHOLE
+        found = self._places.get(owned.spec.name)
+        if found is None:
+            tasks = self.plan.tasks[owned.stage.index]
+            found = Places.of(self._topology, owned.stage, owned.spec, tasks, self.plan.partitions)
+            self._places[owned.spec.name] = found
+        return found
 
     @contextmanager
     def look(self, owned: Owned, min_batch: int | None) -> Iterator[Look]:
@@ -279,7 +305,7 @@ class _Checkpoint:
                     opened[task] = self._part(owned.spec, folder, state, task)
                 return opened[task]
 
-            yield Look(self._as_of(batch), part, self.plan.tasks[owned.stage.index])
+            yield Look(self._as_of(batch), self.places(owned), part)
 
     def _look_at_global(self, owned: Owned, batch: int, stack: ExitStack) -> Look:
         """A global table has the state of its own offsets, whatever batch is in process."""
@@ -289,7 +315,7 @@ class _Checkpoint:
         part = self._part(owned.spec, folder, state, None)
         offsets = msgspec.msgpack.decode(state.version.nonce, type=Offsets)
         as_of = AsOf(batch=batch, time_ms=self._as_of(batch).time_ms, offsets=offsets)
-        return Look(as_of, lambda _: part, 1)
+        return Look(as_of, self.places(owned), lambda _: part)
 
     def _reader(self, folder: Path, stage: Stage) -> TaskReader:
         if folder not in self._readers:

@@ -79,7 +79,7 @@ class WindowedValues(StoreView[K, V]):
         checked_span(from_ms, to_ms)
 
         def answer(look: Look) -> Page[Window[K, V]]:
-            series = [_of_key(part, data, from_ms, to_ms, begin) for part in self._parts(look, data)]
+            series = [_of_key(part, data, from_ms, to_ms, begin) for part in look.parts_with(data)]
             return self._windows(look, series, wanted)
 
         return self._ask(answer, min_batch)

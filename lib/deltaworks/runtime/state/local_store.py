@@ -439,7 +439,13 @@ class LocalReader:
     """
 
     def __init__(
-        self, path: Path, begin: Callable[[], _Transactions], entries: _Database, times: _Database | None
+        self,
+        path: Path,
+        begin: Callable[[], _Transactions],
+        entries: _Database,
+        times: _Database | None,
+        *,
+        is_mine: bool = True,
     ) -> None:
         """
         Args:
@@ -447,7 +453,9 @@ class LocalReader:
             begin: gives the transaction to read in, for each call.
             entries: the database to read.
             times: its index by time, if there is one.
+            is_mine: whether this process keeps the store, and so distrusts it after an error.
         """
+        self._is_mine = is_mine
         self._path = path
         self._begin = begin
         self._entries = entries
@@ -459,7 +467,7 @@ class LocalReader:
             with self._begin() as txn:
                 raw = txn.get(stored, db=self._entries)
         except lmdb.Error as error:
-            raise _unreadable(self._path, error) from error
+            raise self._unreadable(error) from error
         if raw is None:
             return None
         if crc32(raw, crc32(stored)) != _INTACT:
@@ -479,7 +487,7 @@ class LocalReader:
                         if key >= start and (stop is None or key < stop):
                             yield key, value
         except lmdb.Error as error:
-            raise _unreadable(self._path, error) from error
+            raise self._unreadable(error) from error
 
     def scan_back(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Like `scan`, the last first."""
@@ -498,7 +506,7 @@ class LocalReader:
                         if key >= start and (stop is None or key < stop):
                             yield key, value
         except lmdb.Error as error:
-            raise _unreadable(self._path, error) from error
+            raise self._unreadable(error) from error
 
     def scan_time(self, start_ms: int, stop_ms: int | None) -> Iterator[tuple[bytes, bytes]]:
         if self._times is None:
@@ -516,7 +524,7 @@ class LocalReader:
                         raise self._damaged()
                     yield found
         except lmdb.Error as error:
-            raise _unreadable(self._path, error) from error
+            raise self._unreadable(error) from error
 
     def _whole(self, stored: bytes, raw: bytes) -> tuple[bytes, bytes]:
         """Key and value as they were written."""
@@ -527,8 +535,12 @@ class LocalReader:
         stop = 4 + int.from_bytes(raw[:4], "big")
         return raw[4:stop], raw[stop:-_CHECK_BYTES]
 
+    def _unreadable(self, error: lmdb.Error) -> StateError:
+        return _unreadable(self._path, error, is_mine=self._is_mine)
+
     def _damaged(self) -> StateError:
-        local_files.distrust(self._path)
+        if self._is_mine:
+            local_files.distrust(self._path)
         return local_files.doubt(self._path, "an entry differs from what was written")
 
 
@@ -560,8 +572,9 @@ def _entry_count(txn: _Transaction, databases: Databases) -> int:
     return sum(txn.stat(database)["entries"] for database in databases.entries.values())
 
 
-def _unreadable(path: Path, error: lmdb.Error) -> StateError:
-    local_files.distrust(path)
+def _unreadable(path: Path, error: lmdb.Error, *, is_mine: bool = True) -> StateError:
+    if is_mine:
+        local_files.distrust(path)
     return StateError(f"A store on the local disk cannot be read: {path}: {type(error).__name__}: {error}")
 
 

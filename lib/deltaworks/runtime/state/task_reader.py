@@ -180,7 +180,7 @@ class _Opened:
         if store not in self._readers:
             databases = self.databases
             self._readers[store] = LocalReader(
-                self._folder, lambda: self._txn, databases.entries[store], databases.times.get(store)
+                self._folder, lambda: self._txn, databases.entries[store], databases.times.get(store), is_mine=False
             )
         return self._readers[store]
 
