@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.stores.entries import TIME_BYTES
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.runtime.state import changelog, published
@@ -38,8 +39,11 @@ def reads(entries: int) -> dict[str, float]:
     """Reads per CPU second."""
     value = (7).to_bytes(TIME_BYTES, "big") + b"v" * 40
     keys = [b"user-%09d" % number for number in range(entries)]
-    tasks = [Task(dict.fromkeys(keys[n::TASKS], value), dict.fromkeys(keys[n : _NEWEST : TASKS], value), False)
-             for n in range(TASKS)]  # fmt: skip
+    parts: list[dict[bytes, bytes]] = [{} for _ in range(TASKS)]
+    for key in keys:
+        parts[partition_of(key, TASKS)][key] = value
+    newest = set(random.Random(2).sample(keys, _NEWEST))
+    tasks = [Task(dict(part), {key: value for key in part if key in newest}, is_applied=False) for part in parts]
     wanted = random.Random(1).choices(keys, k=_READS)
     with stream_of("rows", tasks) as stream:
         rows = stream.store("rows")

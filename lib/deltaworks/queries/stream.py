@@ -7,14 +7,13 @@ does not help for `patience`, it says so. So it is of one batch, whatever the nu
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import Self, TypeVar
 
 import msgspec
@@ -50,8 +49,8 @@ T = TypeVar("T")
 PATIENCE = timedelta(seconds=2)
 """How long an answer is tried, and a batch waited for."""
 _POLL_S = 0.002
-_INTENTS = 64
-"""Number of intents that are remembered."""
+_BATCHES = 64
+"""Number of batches that are remembered."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +130,7 @@ class OpenStream:
                 "cannot be read here.",
                 hint="queries need a stream with its home on this machine; read its tables instead",
             )
+        self._pointer = str(self._paths.pointer)
         self._patience_s = patience.total_seconds()
         self._lock = threading.Lock()
         self._is_closed = False
@@ -197,8 +197,8 @@ class OpenStream:
         deadline_s: float | None = None
         while True:
             try:
-                with self._lock, self._current().look(owned, min_batch) as look:
-                    return answer(look)
+                with self._lock:
+                    return self._current().answer(owned, min_batch, answer)
             except StoreUnavailableError:
                 now_s = clock.ticks_s()
                 deadline_s = now_s + self._patience_s if deadline_s is None else deadline_s
@@ -216,12 +216,12 @@ class OpenStream:
         if self._is_closed:
             raise ConfigurationError(f"The stores of {self.pipeline.name!r} were closed.", hint="queries.open(...)")
         known = self._checkpoint
-        if known is None or known.stamp != (_stamp(self._paths.pointer), _stamp(known.path)):
+        if known is None or known.stamp != (_stamp(self._pointer), _stamp(known.path)):
             if known is not None:
                 known.close()
             self._checkpoint = None
-            pointer, current = _stamp(self._paths.pointer), self._paths.current
-            known = _Checkpoint(self.pipeline.name, self.plan, current, (pointer, _stamp(current.plan)))
+            pointer, current = _stamp(self._pointer), self._paths.current
+            known = _Checkpoint(self.pipeline.name, self.plan, current, (pointer, _stamp(str(current.plan))))
             self._checkpoint = known
         return known
 
@@ -229,10 +229,10 @@ class OpenStream:
 _Stamp = tuple[int, int] | None
 
 
-def _stamp(file: Path) -> _Stamp:
+def _stamp(file: str) -> _Stamp:
     """Changes whenever a file is replaced; None: there is none."""
     try:
-        found = file.stat()
+        found = os.stat(file)  # noqa: PTH116 (it is called for every answer)
     except FileNotFoundError:
         return None
     return found.st_ino, found.st_mtime_ns
@@ -242,7 +242,7 @@ class _Checkpoint:
     """The stores of one checkpoint, with the batches that are committed in it."""
 
     def __init__(self, name: str, plan: Plan, paths: CheckpointPaths, stamp: tuple[_Stamp, _Stamp]) -> None:
-        self.path, self.stamp = paths.plan, stamp
+        self.path, self.stamp = str(paths.plan), stamp
         stored = stored_plan(paths.plan)
         if stored is None:
             raise ConfigurationError(
@@ -261,9 +261,10 @@ class _Checkpoint:
         self._local = paths.local
         self._intents = Intents(files_in(paths.intents))
         self._commits = Commits(paths.spark / "commits")
-        self._known: dict[int, Intent] = {}
-        self._readers: dict[Path, TaskReader] = {}
-        self._parts: dict[tuple[str, Path], tuple[object, Part]] = {}
+        self._batches: dict[int, _Batch] = {}
+        self._readers: dict[tuple[int, int | None], TaskReader] = {}
+        """By stage and task; None: a global stage."""
+        self._parts: dict[tuple[str, int | None], tuple[object, Part]] = {}
 
     def close(self) -> None:
         for reader in self._readers.values():
@@ -284,66 +285,88 @@ class _Checkpoint:
             self._places[owned.spec.name] = found
         return found
 
-    @contextmanager
-    def look(self, owned: Owned, min_batch: int | None) -> Iterator[Look]:
+    def answer(self, owned: Owned, min_batch: int | None, answer: Callable[[Look], T]) -> T:
         batch = self.last()
         if batch is None:
             raise unavailable("no batch of the stream's checkpoint is committed yet")
         if min_batch is not None and batch < min_batch:
             raise unavailable(f"batch {min_batch} is not committed yet; the last one is {batch}")
-        with ExitStack() as stack:
-            if owned.is_global:
-                yield self._look_at_global(owned, batch, stack)
-                return
-            opened: dict[int, Part] = {}
+        begun: list[TaskReader] = []
+        try:
+            look = self._look_at_global if owned.is_global else self._look
+            return answer(look(owned, batch, begun))
+        finally:
+            for reader in begun:
+                reader.end()
 
-            def part(task: int) -> Part:
-                if task not in opened:
-                    folder = local_path(self._local, owned.stage.index, task)
-                    reader = self._reader(folder, owned.stage)
-                    state = stack.enter_context(reader.at(batch, self._digest))
-                    opened[task] = self._part(owned.spec, folder, state, task)
-                return opened[task]
+    def _look(self, owned: Owned, batch: int, begun: list[TaskReader]) -> Look:
+        opened: dict[int, Part] = {}
 
-            yield Look(self._as_of(batch), self.places(owned), part)
+        def part(task: int) -> Part:
+            found = opened.get(task)
+            if found is None:
+                reader = self._reader(owned, task)
+                begun.append(reader)
+                state = reader.begin(batch, self._digest)
+                found = opened[task] = self._part(owned.spec, state, task)
+            return found
 
-    def _look_at_global(self, owned: Owned, batch: int, stack: ExitStack) -> Look:
+        return Look(self._known_batch(batch).as_of, self.places(owned), part)
+
+    def _look_at_global(self, owned: Owned, batch: int, begun: list[TaskReader]) -> Look:
         """A global table has the state of its own offsets, whatever batch is in process."""
-        folder = global_path(self._local, owned.stage)
-        reader = self._reader(folder, owned.stage)
-        state = stack.enter_context(reader.newest())
-        part = self._part(owned.spec, folder, state, None)
+        reader = self._reader(owned, None)
+        begun.append(reader)
+        state = reader.begin_newest()
+        part = self._part(owned.spec, state, None)
         offsets = msgspec.msgpack.decode(state.version.nonce, type=Offsets)
-        as_of = AsOf(batch=batch, time_ms=self._as_of(batch).time_ms, offsets=offsets)
+        as_of = msgspec.structs.replace(self._known_batch(batch).as_of, offsets=offsets)
         return Look(as_of, self.places(owned), lambda _: part)
 
-    def _reader(self, folder: Path, stage: Stage) -> TaskReader:
-        if folder not in self._readers:
-            self._readers[folder] = TaskReader(folder, stores_of(stage))
-        return self._readers[folder]
+    def _reader(self, owned: Owned, task: int | None) -> TaskReader:
+        at = (owned.stage.index, task)
+        found = self._readers.get(at)
+        if found is None:
+            stage = owned.stage
+            folder = global_path(self._local, stage) if task is None else local_path(self._local, stage.index, task)
+            found = self._readers[at] = TaskReader(folder, stores_of(stage))
+        return found
 
-    def _part(self, spec: StoreSpec, folder: Path, state: TaskState, task: int | None) -> Part:
-        known = self._parts.get((spec.name, folder))
+    def _part(self, spec: StoreSpec, state: TaskState, task: int | None) -> Part:
+        known = self._parts.get((spec.name, task))
         if known is None or known[0] != state.identity:
-            known = self._parts[spec.name, folder] = state.identity, Part(spec, state, task)
+            known = self._parts[spec.name, task] = state.identity, Part(spec, state, task)
         return known[1]
 
-    def _as_of(self, batch: int) -> AsOf:
-        intent = self._intent(batch)
-        if intent is None:
+    def _known_batch(self, batch: int) -> _Batch:
+        found = self._batch(batch)
+        if found is None:
             raise unavailable(f"the intent of batch {batch} is gone")
-        offsets = {topic: parts for topic, parts in intent.end.items() if not topic.startswith("!")}
-        return AsOf(batch=batch, time_ms=intent.clock_ms, offsets=offsets)
+        return found
 
     def _digest(self, batch: int) -> str | None:
-        intent = self._intent(batch)
-        return None if intent is None else intent.digest
+        found = self._batch(batch)
+        return None if found is None else found.intent
 
-    def _intent(self, batch: int) -> Intent | None:
-        """The intent of a committed batch, which nobody replaces any more."""
-        found = self._known.get(batch)
-        if found is None and (found := self._intents.get(batch)) is not None:
-            while len(self._known) >= _INTENTS:
-                del self._known[next(iter(self._known))]
-            self._known[batch] = found
+    def _batch(self, batch: int) -> _Batch | None:
+        """A committed batch, whose intent nobody replaces any more."""
+        found = self._batches.get(batch)
+        if found is None and (intent := self._intents.get(batch)) is not None:
+            while len(self._batches) >= _BATCHES:
+                del self._batches[next(iter(self._batches))]
+            found = self._batches[batch] = _Batch.of(intent)
         return found
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What is remembered of a batch."""
+
+    intent: str
+    """The digest."""
+    as_of: AsOf
+
+    @classmethod
+    def of(cls, intent: Intent) -> _Batch:
+        offsets = {topic: parts for topic, parts in intent.end.items() if not topic.startswith("!")}
+        return cls(intent.digest, AsOf(batch=intent.batch, time_ms=intent.clock_ms, offsets=offsets))

@@ -1,17 +1,18 @@
 """The stores of one task as another process reads them: as of a batch that Spark has committed, never in between.
 
 A task's folder has its local store, which holds the state that earlier batches have left, and the changes of its newest
-batch (`published`). Which of the two count for a batch follows from their versions, see `TaskReader.at`. What does not
-fit together (a store that is being filled, a batch that was committed meanwhile) is an error that says to ask again.
+batch (`published`). Which of the two count for a batch follows from their versions: see `TaskReader.begin`. What does
+not fit together (a store that is being filled, a batch that was committed meanwhile) is an error that says to ask again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+import os
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lmdb
 
@@ -47,6 +48,8 @@ IntentOf = Callable[[int], str | None]
 class TaskReader:
     """Opens the stores of a task for reading, again whenever the task has thrown them away. For one thread at a time.
 
+    What `begin` or `begin_newest` gives is valid until `end`, which follows each of them, also one that has failed.
+
     Args:
         folder: of the task's local store.
         timed: see `LocalStore`.
@@ -56,9 +59,8 @@ class TaskReader:
         self._folder, self._timed = folder, dict(timed)
         self._opened: _Opened | None = None
 
-    @contextmanager
-    def at(self, batch: int, intent_of: IntentOf) -> Iterator[TaskState]:
-        """The state that a batch has left; valid within the block.
+    def begin(self, batch: int, intent_of: IntentOf) -> TaskState:
+        """The state that a batch has left.
 
         `published` is read after `batch` was found committed. Every batch of the task publishes before it can be
         committed, so the file is of the task's last batch up to this one, or of the one that is in process:
@@ -74,30 +76,32 @@ class TaskReader:
         Raises:
             StoreUnavailableError: the task has no store, it is being filled, or another batch was committed meanwhile.
         """
+        opened = self._open()
+        found = opened.published()
         try:
-            opened = self._open()
-            found = opened.published()
-            with opened.transaction() as txn:
-                yield opened.state_of(found, version_in(txn, opened.databases), batch, intent_of)
+            return opened.state_of(found, opened.begin(), batch, intent_of)
         except lmdb.Error as error:
             raise unavailable(f"{self._folder}: {type(error).__name__}: {error}") from error
 
-    @contextmanager
-    def newest(self) -> Iterator[TaskState]:
-        """The state of the last commit, of a store that needs no batch (a global table); valid within the block.
+    def begin_newest(self) -> TaskState:
+        """The state of the last commit, of a store that needs no batch (a global table).
 
         Raises:
             StoreUnavailableError: there is no store, or nothing in it.
         """
+        opened = self._open()
         try:
-            opened = self._open()
-            with opened.transaction() as txn:
-                version = version_in(txn, opened.databases)
-                if version == EMPTY:
-                    raise unavailable(f"{self._folder.name} is not filled yet")
-                yield TaskState(opened, version)
+            version = opened.begin()
         except lmdb.Error as error:
             raise unavailable(f"{self._folder}: {type(error).__name__}: {error}") from error
+        if version == EMPTY:
+            raise unavailable(f"{self._folder.name} is not filled yet")
+        return TaskState(opened, version)
+
+    def end(self) -> None:
+        """Nothing is read any more."""
+        if self._opened is not None:
+            self._opened.end()
 
     def close(self) -> None:
         """Lets go of the store."""
@@ -106,10 +110,11 @@ class TaskReader:
             self._opened = None
 
     def _open(self) -> _Opened:
-        opened, identity = self._opened, local_files.identity(self._folder)
-        if opened is not None and opened.identity == identity and local_files.is_trusted(self._folder):
+        opened = self._opened
+        if opened is not None and opened.is_current():
             return opened
         self.close()
+        identity = local_files.identity(self._folder)
         if identity is None:
             raise unavailable(f"the task of {self._folder.name} has no store on this machine")
         self._opened = _Opened(self._folder, self._timed, identity)
@@ -157,7 +162,8 @@ class _Overlaid:
 
 class _Opened:
     def __init__(self, folder: Path, timed: Mapping[str, bool], identity: tuple[int, int]) -> None:
-        self.identity, self._folder = identity, folder
+        self._identity, self._folder = identity, folder
+        self._data, self._published_at = str(folder / local_files.DATA), str(folder / published.NAME)
         try:
             local_files.require_intact(folder)
             self._env = _environment(folder)
@@ -170,7 +176,8 @@ class _Opened:
         except (StateError, lmdb.Error) as error:
             self._env.close()
             raise unavailable(f"{folder}: {error}") from error
-        self._txn: AbstractContextManager[_Transaction] = nullcontext()  # type: ignore[assignment]
+        self._txn: _Transaction | None = None
+        self._within: AbstractContextManager[Any] = nullcontext()
         self._readers: dict[str, LocalReader] = {}
         self._published: tuple[tuple[int, int, int] | None, Published | None] = (None, None)
         self._overlaid: _Overlaid | None = None
@@ -180,14 +187,14 @@ class _Opened:
         if store not in self._readers:
             databases = self.databases
             self._readers[store] = LocalReader(
-                self._folder, lambda: self._txn, databases.entries[store], databases.times.get(store), is_mine=False
+                self._folder, lambda: self._within, databases.entries[store], databases.times.get(store), is_mine=False
             )
         return self._readers[store]
 
     def published(self) -> Published | None:
         """The file as it is now; it is read again only if it was replaced."""
         try:
-            found = (self._folder / published.NAME).stat()
+            found = os.stat(self._published_at)  # noqa: PTH116 (a path object costs as much again)
         except FileNotFoundError:
             return None
         stamp = found.st_ino, found.st_mtime_ns, found.st_size
@@ -195,14 +202,29 @@ class _Opened:
             self._published = stamp, published.read(self._folder)
         return self._published[1]
 
-    @contextmanager
-    def transaction(self) -> Iterator[_Transaction]:
-        with self._env.begin() as txn:
-            self._txn = nullcontext(txn)
-            yield txn
+    def is_current(self) -> bool:
+        """Whether it is the store in the folder, and its owner trusts it."""
+        try:
+            found = os.stat(self._data)  # noqa: PTH116
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == self._identity and local_files.is_trusted(self._folder)
+
+    def begin(self) -> StateVersion:
+        """Begins a transaction; the version that it sees."""
+        self.end()
+        self._txn = txn = self._env.begin()
+        self._within = nullcontext(txn)
+        return version_in(txn, self.databases)
+
+    def end(self) -> None:
+        """Ends the transaction, if there is one."""
+        if self._txn is not None:
+            self._txn.abort()
+            self._txn = None
 
     def state_of(self, found: Published | None, version: StateVersion, batch: int, intent_of: IntentOf) -> TaskState:
-        """See `TaskReader.at`."""
+        """See `TaskReader.begin`."""
         name = self._folder.name
         if found is None:
             raise unavailable(f"the task of {name} has not said since its start which batch its store is of")
@@ -233,7 +255,7 @@ class _Opened:
     def size(self, store: str) -> tuple[int, int]:
         """Entries, and bytes of pages."""
         databases, entries, size_bytes = self.databases, 0, 0
-        with self._txn as txn:
+        with self._within as txn:
             for database in (databases.entries[store], databases.times.get(store)):
                 if database is not None:
                     found = txn.stat(database)
@@ -243,6 +265,7 @@ class _Opened:
         return entries, size_bytes
 
     def close(self) -> None:
+        self.end()
         self._env.close()
 
 
