@@ -7,6 +7,7 @@ is built, from the sources: settings, commands, and the public names with their 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -17,6 +18,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 import deltaworks
+import deltaworks.queries
 import deltaworks.testing
 from deltaworks import config
 from deltaworks.cli import app as cli
@@ -152,20 +154,23 @@ def pages() -> dict[str, str]:
         for page, (title, about, names) in API.items()
     }
     testing = _api("Testing", "The test driver.", "deltaworks.testing", deltaworks.testing.__all__)
+    about = "The stores of a running stream ([how to](../../how-to/queries.md))."
+    queries = _api("Queries", about, "deltaworks.queries", deltaworks.queries.__all__)
     return {
         "reference/settings.md": settings_page(),
         "reference/cli.md": commands_page(),
         **api,
         "reference/api/testing.md": testing,
+        "reference/api/queries.md": queries,
     }
 
 
 def _api(title: str, about: str, module: str, names: tuple[str, ...] | list[str]) -> str:
     parts = [f"# {title}\n\n{about} Import them from `{module}`.\n"]
     for name in names:
-        found = getattr(deltaworks if module == "deltaworks" else deltaworks.testing, name)
-        home = getattr(found, "__module__", module)
-        parts.append(f"::: {home}.{name}\n")
+        found = getattr(sys.modules[module], name)
+        home, own = getattr(found, "__module__", module), getattr(found, "__name__", name)
+        parts.append(f"::: {home}.{own}\n")
     return "\n".join(parts)
 
 

@@ -27,6 +27,7 @@ from deltaworks.kernel.partitioning import partition_of
 from deltaworks.queries.kinds import Stream
 from deltaworks.queries.stream import OpenStream
 from deltaworks.runtime.state import published
+from deltaworks.runtime.state.local_files import FORMAT, Note
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.settings import Settings
 from deltaworks.testing.topics import RawRecord
@@ -169,6 +170,19 @@ def test_a_store_that_is_lost_is_not_taken_for_an_empty_one(stream: Counting, lo
         stream.count("a")
     stream.batch("a", "b", "c", "d")
     assert stream.count("a") == (2, 1)
+
+
+def test_after_a_restart_of_the_machine_an_idle_task_shows_its_store_again(stream: Counting) -> None:
+    stream.batch("a", "a")
+    stream.lose_worker()
+    for folder in stream.paths.current.local.iterdir():
+        (folder / "made.json").write_bytes(msgspec.json.encode(Note(FORMAT, "another boot")))
+    with pytest.raises(StoreUnavailableError):
+        stream.count("a")
+    stream.restart()
+    stream.batch("a")
+    with stream.asked() as asked:
+        assert [(row.key, row.value) for row in asked.store("counts").all().rows] == [("a", 3)]
 
 
 def test_a_damaged_file_is_refused(stream: Counting) -> None:

@@ -297,7 +297,7 @@ class Worker:
             batch: the batch in process, of which the task may have a part or not.
         """
         folder = local_path(self.config.local_folder, *task)
-        if not (self.config.is_read and self.plan.stages[task[0]].stateful) or (folder / published.NAME).exists():
+        if not (self.config.is_read and self.plan.stages[task[0]].stateful) or published.is_there(folder):
             return
         version = (committed.header() or NOTHING).version
         with suppress(StateError):  # then the next batch of the task fills it again

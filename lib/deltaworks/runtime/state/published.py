@@ -14,10 +14,10 @@ from zlib import crc32
 
 import msgspec
 
-from deltaworks.errors import StoreUnavailableError
+from deltaworks.errors import StateError, StoreUnavailableError
 from deltaworks.files import replace_file
 from deltaworks.kernel.stores.state import StoreChanges
-from deltaworks.runtime.state import changelog
+from deltaworks.runtime.state import changelog, local_files
 from deltaworks.runtime.state.local_store import StateVersion
 
 FORMAT = 1
@@ -103,6 +103,15 @@ def read(folder: Path) -> Published | None:
     if crc32(content) != total:
         raise _damaged(folder)
     return Published(msgspec.msgpack.decode(content[:size], type=Head), content[size:])
+
+
+def is_there(folder: Path) -> bool:
+    """Whether a task has published what belongs to the store in its folder, which may be opened."""
+    try:
+        local_files.require_intact(folder)
+    except StateError:
+        return False
+    return (folder / NAME).exists()
 
 
 def _damaged(folder: Path) -> StoreUnavailableError:

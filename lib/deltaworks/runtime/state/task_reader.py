@@ -1,8 +1,8 @@
 """The stores of one task as another process reads them: as of a batch that Spark has committed, never in between.
 
 A task's folder has its local store, which holds the state that earlier batches have left, and the changes of its newest
-batch (`published`). Which of the two count for a batch follows from their versions: see `TaskReader.begin`. What does
-not fit together (a store that is being filled, a batch that was committed meanwhile) is an error that says to ask again.
+batch (`published`). Which of the two count for a batch follows from their versions: see `TaskReader.begin`. If they do
+not fit together (a store is being filled, a batch was committed meanwhile), an error says to ask again.
 """
 
 from __future__ import annotations
