@@ -62,6 +62,10 @@ check-cluster: .venv/.complete ## All jobs on a Spark cluster with everything on
 check-formats: .venv/.complete ## Avro and JSON in, Protobuf out: a schema registry and a stream under SIGKILLs while types change, a replay without the registry, safeguards taken away; fourteen minutes
 	$(BIN)/python -u -m tests.system.formats
 
+.PHONY: check-queries
+check-queries: .venv/.complete ## Stores of a stream asked over HTTP all the time while everything is killed, each answer compared; safeguards taken away; fourteen minutes
+	$(BIN)/python -u -m tests.system.queries
+
 .PHONY: check-brokers
 check-brokers: .venv/.complete ## The running orders pipeline on three secured brokers, each killed in turn, and the stream too
 	$(BIN)/python -u -m tests.system.kills.brokers_under_kills

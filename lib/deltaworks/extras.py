@@ -20,6 +20,7 @@ EXTRAS = {
     "listeners": "control",
     "processes": "control",
     "quality": "quality",
+    "query_server": "queries",
     "queries": "spark",
     "replay": "spark",
     "rescale": "spark",

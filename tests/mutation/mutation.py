@@ -53,6 +53,7 @@ class Breach(Enum):
 
     TWICE = "a record that counts twice"
     TOO_SOON = "something told before it is true"
+    OTHER = "an answer that is not what a store holds as of its batch"
     NOT_APPROVED = "something published that nobody may, or has to be asked about"
 
 

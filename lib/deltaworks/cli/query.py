@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deltaworks.cli import query_server
 from deltaworks.cli.console import AsJson, err, out, print_json, print_table
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
@@ -25,6 +26,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel="Pipelines")(query)
     group = typer.Typer(help="The stores of a stream.", no_args_is_help=True)
     group.command()(stats)
+    query_server.add_to(group)
     app.add_typer(group, name="store", rich_help_panel="Pipelines")
 
 

@@ -47,6 +47,14 @@ class Entry(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
     timestamp_ms: int | None
 
 
+class Several(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
+    """Several keys with their values."""
+
+    entries: tuple[Entry[K, V] | None, ...]
+    """In the order of the question; None: the key has no value."""
+    as_of: AsOf
+
+
 class Window(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
     """A key with its value in a window."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deltaworks.errors import StoreQueryError
 from deltaworks.kernel.stores.ordered import after_prefix
-from deltaworks.queries.answers import Entry, Found, Page, Place
+from deltaworks.queries.answers import Entry, Found, Page, Place, Several
 from deltaworks.queries.store import LIMIT, K, Raw, StoreView, V, begin_of, checked_limit
 from deltaworks.queries.stream import Look, Part
 
@@ -39,6 +39,22 @@ class KeyValues(StoreView[K, V]):
             return Found(
                 value=codec.value_of_cached(value), timestamp_ms=self._time(timestamp_ms), task=task, as_of=look.as_of
             )
+
+        return self._ask(answer, min_batch)
+
+    def get_many(self, keys: Sequence[K], *, min_batch: int | None = None) -> Several[K, V]:
+        """The values of several keys, as of one batch; else as `get`."""
+        wanted, codec = [(key, self._key(key)) for key in keys], self._codec
+
+        def entry(look: Look, key: K, data: bytes) -> Entry[K, V] | None:
+            raw, _ = self._first(look, data, lambda part: part.reader.get(data))
+            if raw is None:
+                return None
+            value, timestamp_ms = codec.entry(raw)
+            return Entry(key=key, value=codec.value_of_cached(value), timestamp_ms=self._time(timestamp_ms))
+
+        def answer(look: Look) -> Several[K, V]:
+            return Several(entries=tuple(entry(look, key, data) for key, data in wanted), as_of=look.as_of)
 
         return self._ask(answer, min_batch)
 

@@ -98,6 +98,21 @@ class StoreView(Generic[K, V]):
             ) from error
         return found
 
+    def keys_of_json(self, text: str) -> list[K]:
+        """Keys from an array of JSON.
+
+        Raises:
+            StoreQueryError: it is none, or has a key of another type.
+        """
+        kind: Any = self._spec.key.type
+        try:
+            found: list[K] = msgspec.json.decode(text, type=list[kind])
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise StoreQueryError(
+                f"This is no array of keys of the store {self.name!r}, whose keys are {type_name(kind)}: {error}"
+            ) from error
+        return found
+
     def _ask(self, answer: Callable[[Look], R], min_batch: int | None) -> R:
         return self._stream.ask(self.name, answer, min_batch)
 

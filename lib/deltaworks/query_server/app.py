@@ -1,0 +1,168 @@
+"""The server as an ASGI application. One process, one thread: a question takes microseconds, a page milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from deltaworks.errors import (
+    ConfigurationError,
+    DeltaworksError,
+    IncompatibleCheckpointError,
+    NoSuchStoreError,
+    StoreQueryError,
+    StoreUnavailableError,
+)
+from deltaworks.queries import KeyValues, VersionedValues
+from deltaworks.query_server.access import (
+    Access,
+    ForbiddenError,
+    TooManyRequestsError,
+    UnknownClientError,
+    require,
+)
+from deltaworks.query_server.changes import Followers, changes
+from deltaworks.query_server.openapi import CHANGES, STORE, Trouble, document
+from deltaworks.query_server.parameters import read
+from deltaworks.query_server.routes import MAX_KEYS, QUESTIONS, Question, json_of
+from deltaworks.query_server.streams import Streams
+
+MAX_FOLLOWERS = 1_000
+"""Requests that follow a key at once."""
+_BODY_BYTES = MAX_KEYS * 4_096
+_STATUS: tuple[tuple[type[DeltaworksError], int], ...] = (
+    (UnknownClientError, 401),
+    (ForbiddenError, 403),
+    (NoSuchStoreError, 404),
+    (StoreQueryError, 400),
+    (ConfigurationError, 409),
+    (IncompatibleCheckpointError, 409),
+    (TooManyRequestsError, 429),
+    (StoreUnavailableError, 503),
+)
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
+
+
+def application(streams: Streams, access: Access) -> Starlette:
+    """The application.
+
+    Args:
+        streams: the streams that are read; closed with the application.
+        access: who may read what.
+    """
+    followers = Followers()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await followers.close()
+        streams.close()
+
+    def asking(question: Question) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            view = await _view(streams, access, request)
+            question.require_kind(view)
+            given = read(question.parameters, request.query_params)
+            text = (await _body(request)) if question.takes_keys else request.path_params.get("key", "")
+            return _json(await streams.answer(lambda: question.ask(view, text, given)))
+
+        return endpoint
+
+    async def follow(request: Request) -> Response:
+        view = await _view(streams, access, request)
+        if not isinstance(view, KeyValues | VersionedValues):
+            raise StoreQueryError(f"Keys of the store {view.name!r} have windows or sessions: they cannot be followed.")
+        read((), request.query_params)
+        if followers.number >= MAX_FOLLOWERS:
+            raise StoreUnavailableError(f"{MAX_FOLLOWERS} requests follow keys already.")
+        key = view.key_of_text(request.path_params["key"])
+        await streams.answer(lambda: view.get(key))  # what is wrong is said before the first event
+        name = request.path_params["pipeline"]
+        stream, last_id = await streams.stream(name), request.headers.get("last-event-id")
+        events = changes(followers, name, stream.last_batch, lambda: view.get(key), last_id)
+        return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+    async def pipelines(request: Request) -> Response:
+        client = access.client(request.headers.get("authorization"))
+        read((), request.query_params)
+        return _json(
+            [name for name in streams.names() if any(p.partition("/")[0] in ("*", name) for p in client.stores)]
+        )
+
+    async def stores(request: Request) -> Response:
+        client, name = access.client(request.headers.get("authorization")), request.path_params["pipeline"]
+        read((), request.query_params)
+        if not client.may_see(name):
+            require(client, name, "*")
+        found = (await streams.stream(name)).all_metadata()
+        return _json([each for each in found if client.may_read(name, each.store)])
+
+    async def health(_: Request) -> Response:
+        return _json({"status": "ok", "followers": followers.number})
+
+    async def openapi(_: Request) -> Response:
+        return _json(document(version("deltaworks")))
+
+    return Starlette(
+        routes=[
+            Route("/health", health),
+            Route("/openapi.json", openapi),
+            Route("/pipelines", pipelines),
+            Route("/pipelines/{pipeline}/stores", stores),
+            Route(f"{STORE}{CHANGES}", follow),
+            *(
+                Route(f"{STORE}{question.path}", asking(question), methods=["POST" if question.takes_keys else "GET"])
+                for question in QUESTIONS
+            ),
+        ],
+        exception_handlers={DeltaworksError: _failed, HTTPException: _no_route},
+        lifespan=lifespan,
+    )
+
+
+async def _view(streams: Streams, access: Access, request: Request) -> Any:
+    """The store of a request, whose sender may read it."""
+    client = access.client(request.headers.get("authorization"))
+    name, store = request.path_params["pipeline"], request.path_params["store"]
+    require(client, name, store)
+    return (await streams.stream(name)).store(store)
+
+
+async def _body(request: Request) -> str:
+    found = bytearray()
+    async for part in request.stream():
+        found += part
+        if len(found) > _BODY_BYTES:
+            raise StoreQueryError(
+                f"The request has more than {_BODY_BYTES:,} bytes.", hint=f"send up to {MAX_KEYS} keys"
+            )
+    return found.decode("utf-8", "replace")
+
+
+def _json(answer: Any) -> Response:
+    return Response(json_of(answer), media_type="application/json")
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    assert isinstance(error, DeltaworksError)
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    return _trouble(status, error.message, error.hint)
+
+
+async def _no_route(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _trouble(error.status_code, error.detail, "GET /openapi.json says what can be asked")
+
+
+def _trouble(status: int, error: str, hint: str | None) -> Response:
+    body = msgspec.json.encode(Trouble(error=error, hint=hint))
+    return Response(body, status, headers=_HEADERS.get(status), media_type="application/json")

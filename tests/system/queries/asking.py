@@ -1,0 +1,217 @@
+"""Clients that ask a server all the time, and what its answers must have been."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.system.queries.flow import KEYS, SIZE_MS, TOPIC, USERS
+from tests.system.queries.history import Offsets, Records
+
+_TIMEOUT_S = 30.0
+_BASE = "/pipelines/asked/stores"
+_MANY = 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was asked, and what was said as of which offsets."""
+
+    kind: str
+    keys: tuple[str, ...]
+    batch: int
+    topics: Mapping[str, Offsets]
+    said: Any
+
+
+@dataclass
+class Asked:
+    """What all clients have got."""
+
+    answers: list[Answer] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    """Status of the answers that were none, or that nobody answered."""
+    wrong: list[str] = field(default_factory=list)
+    """What no answer may be, whatever the records are."""
+    milliseconds: list[float] = field(default_factory=list)
+
+
+class Client:
+    """Asks one question after the other."""
+
+    def __init__(self, port: int, rng: random.Random, asked: Asked) -> None:
+        self._port, self._rng, self._asked = port, rng, asked
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
+        self._batch = -1
+
+    def ask(self) -> None:
+        """One question, chosen by chance."""
+        kind = self._rng.choices(("key", "keys", "page", "windows", "user", "next"), (50, 10, 5, 15, 20, 2))[0]
+        key = self._rng.choice(KEYS)
+        keys: tuple[str, ...] = (key,)
+        match kind:
+            case "key" | "next":
+                batch = {"min_batch": self._batch + 1} if kind == "next" else {}
+                found = self._get(f"asked-counts/keys/{key}", batch)
+                said = found and found["value"]
+                if found is not None and kind == "next" and found["as_of"]["batch"] <= self._batch:
+                    self._asked.wrong.append(f"batch {found['as_of']['batch']} after {self._batch} was waited for")
+            case "keys":
+                keys = tuple(self._rng.choices(KEYS, k=_MANY))
+                found = self._get("asked-counts/keys", body=list(keys))
+                said = found and [each and each["value"] for each in found["entries"]]
+            case "page":
+                found = self._get("asked-counts/entries", {"limit": 1000})
+                keys, said = (), found and {row["key"]: row["value"] for row in found["rows"]}
+            case "windows":
+                found = self._get(f"asked-minutes/windows/{key}", {"limit": 1000})
+                said = found and {str(row["start_ms"]): row["value"] for row in found["rows"]}
+            case _:
+                key = self._rng.choice(USERS)
+                found = self._get(f"asked-names/keys/{key}")
+                keys, said = (key,), found and found["value"]
+        if found is None:
+            return
+        as_of = found["as_of"]
+        if as_of["batch"] < self._batch:
+            self._asked.wrong.append(f"batch {as_of['batch']} was told after {self._batch}")
+        self._batch = as_of["batch"]
+        topics = {topic: {int(part): end for part, end in parts.items()} for topic, parts in as_of["offsets"].items()}
+        self._asked.answers.append(Answer("key" if kind == "next" else kind, keys, as_of["batch"], topics, said))
+
+    def _get(self, path: str, given: Mapping[str, Any] | None = None, body: Any = None) -> dict[str, Any] | None:
+        """An answer; None: it was refused, or the server is away."""
+        target = f"{_BASE}/{path}" + (f"?{urlencode(given)}" if given else "")
+        begun = time.perf_counter()
+        try:
+            if body is None:
+                self._connection.request("GET", target)
+            else:
+                self._connection.request("POST", target, json.dumps(body))
+            answer = self._connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            self._asked.refused["nobody"] += 1
+            time.sleep(0.05)
+            return None
+        if answer.status == http.client.OK:
+            self._asked.milliseconds.append((time.perf_counter() - begun) * 1000)
+            found: dict[str, Any] = json.loads(text)
+            return found
+        self._asked.refused[str(answer.status)] += 1
+        if answer.status != http.client.SERVICE_UNAVAILABLE:
+            self._asked.wrong.append(f"{target}: {answer.status} {text.decode()}")
+        elif answer.headers["Retry-After"] is None:
+            self._asked.wrong.append(f"{target}: no Retry-After")
+        return None
+
+
+class Follower:
+    """Follows a key from the first event to the last one, over every death of the server."""
+
+    def __init__(self, port: int, key: str, asked: Asked) -> None:
+        self.key, self._port, self._asked = key, port, asked
+        self._id: str | None = None
+        self.told: list[tuple[int, int | None]] = []
+        """Batch and value of each event."""
+
+    def follow(self, enough: threading.Event) -> None:
+        """Until it is enough."""
+        while not enough.is_set():
+            with suppress(OSError, http.client.HTTPException):
+                self._events(enough)
+            time.sleep(0.05)
+
+    def _events(self, enough: threading.Event) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_S)
+        headers = {} if self._id is None else {"Last-Event-ID": self._id}
+        try:
+            connection.request("GET", f"{_BASE}/asked-counts/changes/{self.key}", headers=headers)
+            answer = connection.getresponse()
+            if answer.status != http.client.OK:
+                answer.read()
+                return
+            event: dict[str, str] = {}
+            while not enough.is_set() and (line := answer.readline()):
+                name, _, text = line.decode().rstrip("\n").partition(": ")
+                if name:
+                    event[name] = text
+                elif "data" in event:
+                    found = json.loads(event["data"])
+                    self._id = event["id"]
+                    self.told.append((found["as_of"]["batch"], found["value"]))
+                    ends = {int(part): end for part, end in found["as_of"]["offsets"][TOPIC].items()}
+                    self._asked.answers.append(
+                        Answer("key", (self.key,), found["as_of"]["batch"], {TOPIC: ends}, found["value"])
+                    )
+                    event = {}
+        finally:
+            connection.close()
+
+    def differences(self, last: int | None) -> list[str]:
+        """What is wrong with all that it was told.
+
+        Args:
+            last: the count of the key at the end.
+        """
+        found = [
+            f"{self.key} was told {later} of batch {next_batch} after {value} of batch {batch}"
+            for (batch, value), (next_batch, later) in pairwise(self.told)
+            if next_batch <= batch or later == value
+        ]
+        if not self.told or self.told[-1][1] != last:
+            found.append(f"{self.key} was told {self.told[-1:]} at the end, not {last}")
+        return found
+
+
+@contextmanager
+def asking(port: int, rng: random.Random, asked: Asked, followers: list[Follower], clients: int = 3) -> Iterator[None]:
+    """Clients ask in the background until the end of the block; each does so as fast as it gets answers."""
+    enough = threading.Event()
+
+    def ask(seed: int) -> None:
+        client = Client(port, random.Random(seed), asked)
+        while not enough.is_set():
+            client.ask()
+
+    threads = [threading.Thread(target=ask, args=(rng.randrange(1 << 30),), daemon=True) for _ in range(clients)]
+    threads += [threading.Thread(target=each.follow, args=(enough,), daemon=True) for each in followers]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        for thread in threads:
+            thread.join()
+
+
+def differences(answers: list[Answer], words: Records, users: Records) -> Iterator[str]:
+    """Answers that are not what the records say as of their offsets."""
+    for answer in answers:
+        ends = answer.topics.get(TOPIC, {})
+        match answer.kind:
+            case "key":
+                expected: Any = words.number(answer.keys[0], ends) or None
+            case "keys":
+                expected = [words.number(key, ends) or None for key in answer.keys]
+            case "page":
+                expected = words.counts(ends)
+            case "windows":
+                counts = words.windows(answer.keys[0], ends, SIZE_MS)
+                expected = {str(start): count for start, count in counts.items()}
+            case _:
+                expected = users.last(answer.keys[0], answer.topics.get("asked-users", {}))
+        if expected != answer.said:
+            yield f"{answer.kind} {answer.keys[:3]} as of batch {answer.batch}: {answer.said}, not {expected}"
