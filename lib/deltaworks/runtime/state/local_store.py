@@ -171,6 +171,7 @@ class LocalStore:
             StateError: another writer does not end.
         """
         with self._guarded(), self._alone():
+            self._env.reader_check()  # a reader that was killed keeps old pages from being used again
             transaction = LocalTransaction(self._path, self._begin, self._writer, self._databases)
             try:
                 yield transaction
@@ -282,7 +283,6 @@ class LocalStore:
             )
             try:
                 local_files.require_whole(path, self._size_bytes())
-                self._env.reader_check()  # a reader that was killed keeps old pages from being used again
                 self._databases = databases_of(self._env, timed)
                 local_files.extend(path, self._size_bytes())
             except BaseException:

@@ -243,3 +243,21 @@ def test_who_throws_a_store_away_keeps_the_new_one_that_another_process_has_made
     assert (store.version(), entries(store, "counts")) == (SECOND, [])
     store.discard()
     assert store.version() == EMPTY
+
+
+def test_pages_that_a_killed_reader_has_seen_are_used_again(store: LocalStore, tmp_path: Path) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
+    code = (
+        "import lmdb, os, signal; "
+        f"env = lmdb.open({str(tmp_path / '0-0')!r}, readonly=True, lock=True); txn = env.begin(); "
+        "print(env.readers()); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+
+    size = 0
+    for number in range(2, 60):
+        changed = StoreChanges([(b"%d" % each, os.urandom(100)) for each in range(200)])
+        put(store, StateVersion(number, b"n"), StateVersion(number - 1, b"n" if number > 2 else b"a"), counts=changed)
+        if number == 10:
+            size = store._size_bytes()
+    assert store._size_bytes() == size, "it grows with every batch"
