@@ -42,8 +42,8 @@ def _another_task(patch: Patch) -> None:
 def _not_waited_for(patch: Patch) -> None:
     from deltaworks.queries import stream
 
-    original = stream._Checkpoint.look
-    patch(stream._Checkpoint, "look", lambda self, owned, min_batch: original(self, owned, None))
+    original = stream._Checkpoint.answer
+    patch(stream._Checkpoint, "answer", lambda self, owned, min_batch, answer: original(self, owned, None, answer))
 
 
 _SEEN = f"{_HOSTS}test_a_batch_is_seen_when_it_is_committed_and_not_before"

@@ -1,8 +1,9 @@
 """`make check-queries`: stores of a stream are asked over HTTP all the time, while everything is killed.
 
 Clients ask for keys, several keys, pages and windows, and follow keys, as fast as they get answers; driver, JVM,
-workers and the server get SIGKILL, and the stream is stopped and started. Each answer is compared with what the
-records of the topics say as of its offsets. Then safeguards are taken away, one at a time: it must turn red.
+workers and the server get SIGKILL, and the stream is stopped and started. Then a stream is replayed, rolled back,
+handed over, and gets more partitions. Each answer is compared with what the records of the topics say as of its
+offsets. Then safeguards are taken away, one at a time: it must turn red.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from confluent_kafka.admin import NewPartitions
 
 from deltaworks.control.topics import all_topics
 from deltaworks.kafka import admin
@@ -40,7 +43,9 @@ _RATE = 300.0
 _KILLS_AT_LEAST = 20
 _ANSWERS_AT_LEAST = 100_000
 _SHOWN = 5
-_WAIT_S = 60.0
+_WAIT_S, _START_S = 60.0, 180.0
+_KNOWN = 100
+"""Records of a partition after which all producers use it."""
 BREAKAGES = (
     "changes that are not committed shown",
     "changes of the newest batch not shown",
@@ -127,7 +132,7 @@ class Run:
             f"{len(answers)} answers of {len({each.batch for each in answers})} batches, "
             f"{dict(Counter(each.kind for each in answers))}, "
             f"{sum(len(each.told) for each in self.followers)} of them events; no answer: {dict(self.asked.refused)}; "
-            f"{sum(map(len, words.offsets.values()))} records; "
+            f"{sum(words.counts(ALL).values())} records; "
             f"p50 {times[len(times) // 2]:.1f} ms, p99 {times[len(times) * 99 // 100]:.1f} ms: "
             f"{f'{len(found)} WRONG: {found[:_SHOWN]}' if found else 'equal'}",
             flush=True,
@@ -160,13 +165,60 @@ def whole(settings: Settings, folder: Path, victims: Sequence[str], *, mutation:
     return run
 
 
+def operated(settings: Settings, folder: Path) -> Run:
+    """A stream of a supervisor is asked while it is replayed and published, rolled back, handed over, gets more
+    partitions, and is stopped and deployed."""
+    run = Run(settings, folder)
+    project = Project(run.settings)
+
+    def done(*words: str) -> str:
+        answer = project.deltaworks(*words)
+        print(f"{' '.join(words[:3])}: exit code {answer.code}", flush=True)
+        run.wrong += [] if answer.code == 0 else [f"{words}: exit code {answer.code}: {answer.text[-800:]}"]
+        return answer.run
+
+    try:
+        with ExitStack() as clients:
+            with flowing(settings.bootstrap, run.rng, _RATE):
+                done("deploy", JOB)
+                run.stream.until(lambda: run.stream.batches() > 5, _START_S, "the stream does not run")
+                clients.enter_context(run.serving())
+                clients.enter_context(asking(run.port, run.rng, run.asked, run.followers))
+                replayed = done("replay", JOB, "--table", "asked_counts", "--reason", "looks again", "--yes")
+                done("rollback", replayed)
+                done("replay", JOB, "--hand-over", "--reason", "goes on with it", "--yes")
+                grow(run)
+                done("rescale", JOB, "--yes")
+                done("stop", JOB)
+                done("deploy", JOB)
+                committed = run.stream.batches()
+                run.stream.until(lambda: run.stream.batches() > committed + 2, _START_S, "the stream does not go on")
+            run.await_events()
+    finally:
+        done("stop", JOB)
+    run.judge()
+    return run
+
+
+def grow(run: Run) -> None:
+    """The topic gets partitions, and until producers know it, what they write is read by the tasks that are there."""
+    client = admin.admin(run.settings.cluster)
+    before = admin.partition_counts(run.settings.cluster)[TOPIC]
+    client.create_partitions([NewPartitions(TOPIC, 2 * before)])[TOPIC].result(30)
+    ends = {(TOPIC, part) for part in range(before, 2 * before)}
+    run.stream.until(
+        lambda: all(admin.end_offsets(run.settings.cluster, [TOPIC])[part] > _KNOWN for part in ends),
+        _START_S, "producers do not use the new partitions",
+    )  # fmt: skip
+
+
 @contextmanager
 def stack(folder: Path) -> Iterator[Settings]:
-    """Kafka in a home of its own."""
+    """Kafka and PostgreSQL in a home of their own."""
     settings = own_settings(reachable(folder) / "home")
-    up(settings, print, only=("kafka",), tethered=True)
+    up(settings, print, only=("kafka", "registry"), tethered=True)
     try:
-        yield settings
+        yield replace(settings, control_url=settings.registry_url)
     finally:
         down(settings)
 
@@ -184,7 +236,10 @@ def main() -> int:
     rng.shuffle(victims)
     with tempfile.TemporaryDirectory(prefix="deltaworks-queries-") as name, stack(Path(name)) as settings:
         run = whole(settings, Path(name) / "whole", victims)
-        wrong, killed, number = list(run.wrong), run.killed, len(run.asked.answers)
+        begin_anew(settings)
+        second = operated(settings, Path(name) / "operated")
+        wrong, killed = [*run.wrong, *second.wrong], run.killed
+        number = len(run.asked.answers) + len(second.asked.answers)
         red = 0
         for count, mutation in enumerate(BREAKAGES if not wrong else ()):
             begin_anew(settings)

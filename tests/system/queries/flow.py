@@ -25,7 +25,13 @@ def flowing(bootstrap: str, rng: random.Random, rate: float) -> AbstractContextM
 @contextmanager
 def _writing(bootstrap: str, rng: random.Random) -> Iterator[Callable[[], object]]:
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "log_level": 0, "linger.ms": 5, "partitioner": "murmur2_random"}
+        {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "linger.ms": 5,
+            "partitioner": "murmur2_random",
+            "topic.metadata.refresh.interval.ms": 1_000,  # it sees partitions that a topic gets
+        }
     )
     written = 0
 

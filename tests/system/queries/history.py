@@ -12,24 +12,28 @@ from confluent_kafka import Consumer, TopicPartition
 
 _POLL_S = 10.0
 Offsets = Mapping[int, int]
-ALL: Offsets = defaultdict(lambda: sys.maxsize)
+ALL: Offsets = dict.fromkeys(range(64), sys.maxsize)
 """After the last record of each partition."""
 
 
 @dataclass
 class Records:
-    """The records of a topic by key: a key is in one partition."""
+    """The records of a topic by key. A key has one partition, and another one after the topic has grown."""
 
-    partition: dict[str, int] = field(default_factory=dict)
-    offsets: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    times_ms: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    values: dict[str, list[str | None]] = field(default_factory=lambda: defaultdict(list))
+    offsets: dict[str, dict[int, list[int]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    times_ms: dict[str, dict[int, list[int]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    values: dict[str, dict[int, list[str | None]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+
+    def before(self, key: str, ends: Offsets) -> dict[int, int]:
+        """Partition -> how many records of a key are before some offsets."""
+        parts = self.offsets.get(key, {})
+        return {part: bisect_left(offsets, ends[part]) for part, offsets in parts.items() if ends.get(part, 0)}
 
     def number(self, key: str, ends: Offsets) -> int:
         """How many records of a key are before some offsets."""
-        if key not in self.partition:
-            return 0
-        return bisect_left(self.offsets[key], ends[self.partition[key]])
+        return sum(self.before(key, ends).values())
 
     def counts(self, ends: Offsets) -> dict[str, int]:
         """Records of each key."""
@@ -38,14 +42,19 @@ class Records:
     def windows(self, key: str, ends: Offsets, size_ms: int) -> dict[int, int]:
         """Start of each window of a key -> its records."""
         found: dict[int, int] = defaultdict(int)
-        for time_ms in self.times_ms.get(key, [])[: self.number(key, ends)]:
-            found[time_ms - time_ms % size_ms] += 1
+        for part, number in self.before(key, ends).items():
+            for time_ms in self.times_ms[key][part][:number]:
+                found[time_ms - time_ms % size_ms] += 1
         return dict(sorted(found.items()))
 
     def last(self, key: str, ends: Offsets) -> str | None:
-        """The value of a key in a table."""
-        number = self.number(key, ends)
-        return self.values[key][number - 1] if number else None
+        """The value of a key in a table whose records are written in the order of their times."""
+        seen = [
+            (self.times_ms[key][part][number - 1], self.values[key][part][number - 1])
+            for part, number in self.before(key, ends).items()
+            if number
+        ]
+        return max(seen)[1] if seen else None
 
 
 def records(bootstrap: str, topic: str) -> Records:
@@ -64,10 +73,9 @@ def records(bootstrap: str, topic: str) -> Records:
             part, offset, key = message.partition(), message.offset(), (message.key() or b"").decode()
             assert part is not None and offset is not None
             value = message.value()
-            found.partition[key] = part
-            found.offsets[key].append(offset)
-            found.times_ms[key].append(message.timestamp()[1])
-            found.values[key].append(None if value is None else value.decode())
+            found.offsets[key][part].append(offset)
+            found.times_ms[key][part].append(message.timestamp()[1])
+            found.values[key][part].append(None if value is None else value.decode())
             if offset + 1 >= ends[part]:
                 ends[part] = 0
     finally:

@@ -11,7 +11,7 @@ MINUTE = timedelta(minutes=1)
 
 def asked(builder: StreamsBuilder) -> None:
     words = builder.stream("asked", key=str, value=str).group_by_key()
-    words.count(store="asked-counts").to_stream().to("asked-counted")
+    words.count(store="asked-counts").to_delta("asked_counts", key="word", value="number")
     words.windowed_by(TimeWindows(size=MINUTE, grace=timedelta(days=30))).count(store="asked-minutes")
     builder.table("asked-users", key=str, value=str, store="asked-names")
 
