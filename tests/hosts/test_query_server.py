@@ -192,7 +192,16 @@ def test_the_document_describes_every_path(stream: Counting) -> None:
         document = client.get("/openapi.json").json()
 
     paths = {path.removeprefix("/pipelines/{pipeline}/stores/{store}") for path in document["paths"]}
-    assert {"", "/keys", "/keys/{key}", "/entries", "/changes/{key}", "/windows/{key}"} <= paths
+    assert {
+        "/pipelines",
+        "/pipelines/{pipeline}/stores",
+        "",
+        "/keys",
+        "/keys/{key}",
+        "/entries",
+        "/changes/{key}",
+        "/windows/{key}",
+    } <= paths
     assert document["paths"]["/pipelines/{pipeline}/stores/{store}/keys"].keys() == {"post"}
     assert "AsOf" in document["components"]["schemas"]
 

@@ -31,7 +31,7 @@ from deltaworks.query_server.access import (
     require,
 )
 from deltaworks.query_server.changes import Followers, changes
-from deltaworks.query_server.openapi import CHANGES, STORE, Trouble, document
+from deltaworks.query_server.openapi import CHANGES, PIPELINES, STORE, STORES, Trouble, document
 from deltaworks.query_server.parameters import read
 from deltaworks.query_server.routes import MAX_KEYS, QUESTIONS, Question, json_of
 from deltaworks.query_server.streams import Streams
@@ -94,9 +94,7 @@ def application(streams: Streams, access: Access) -> Starlette:
     async def pipelines(request: Request) -> Response:
         client = access.client(request.headers.get("authorization"))
         read((), request.query_params)
-        return _json(
-            [name for name in streams.names() if any(p.partition("/")[0] in ("*", name) for p in client.stores)]
-        )
+        return _json([name for name in streams.names() if client.may_see(name)])
 
     async def stores(request: Request) -> Response:
         client, name = access.client(request.headers.get("authorization")), request.path_params["pipeline"]
@@ -116,9 +114,9 @@ def application(streams: Streams, access: Access) -> Starlette:
         routes=[
             Route("/health", health),
             Route("/openapi.json", openapi),
-            Route("/pipelines", pipelines),
-            Route("/pipelines/{pipeline}/stores", stores),
-            Route(f"{STORE}{CHANGES}", follow),
+            Route(PIPELINES, pipelines),
+            Route(STORES, stores),
+            Route(CHANGES, follow),
             *(
                 Route(f"{STORE}{question.path}", asking(question), methods=["POST" if question.takes_keys else "GET"])
                 for question in QUESTIONS

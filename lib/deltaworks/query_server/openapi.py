@@ -6,11 +6,14 @@ from typing import Any
 
 import msgspec
 
+from deltaworks.queries import StoreMetadata
 from deltaworks.query_server.parameters import Parameter
 from deltaworks.query_server.routes import MAX_KEYS, QUESTIONS, Question
 
-STORE = "/pipelines/{pipeline}/stores/{store}"
-CHANGES = "/changes/{key:path}"
+PIPELINES = "/pipelines"
+STORES = f"{PIPELINES}/{{pipeline}}/stores"
+STORE = f"{STORES}/{{store}}"
+CHANGES = f"{STORE}/changes/{{key:path}}"
 _TYPES: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
     "boolean": {"type": "boolean"},
@@ -43,15 +46,21 @@ def document(version: str) -> dict[str, Any]:
     Args:
         version: of deltaworks.
     """
-    types = [question.answer for question in QUESTIONS]
+    questions = {
+        PIPELINES: Question("", "The pipelines of which the token may read something.", (), list[str], (), print),
+        STORES: Question("", "The stores that the token may read.", (), list[StoreMetadata], (), print),
+        **{f"{STORE}{question.path}": question for question in QUESTIONS},
+    }
+    types = [question.answer for question in questions.values()]
     schemas, components = msgspec.json.schema_components([*types, Trouble], ref_template="#/components/schemas/{name}")
     paths: dict[str, Any] = {}
-    for question, schema in zip(QUESTIONS, schemas, strict=False):
+    for (path, question), schema in zip(questions.items(), schemas, strict=False):
         content = {"application/json": {"schema": schema}}
-        method = "post" if question.takes_keys else "get"
-        paths.setdefault(_path(question.path), {})[method] = _operation(question, content, schemas[-1])
-    events = Question(CHANGES, "The value of a key, and each new one: server-sent events.", (), None, (), print)
-    paths[_path(CHANGES)] = {"get": _operation(events, {"text/event-stream": {}}, schemas[-1])}
+        paths[_plain(path)] = {
+            "post" if question.takes_keys else "get": _operation(path, question, content, schemas[-1])
+        }
+    events = Question("", "The value of a key, and each new one: server-sent events.", (), None, (), print)
+    paths[_plain(CHANGES)] = {"get": _operation(CHANGES, events, {"text/event-stream": {}}, schemas[-1])}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Stores of running streams", "version": version},
@@ -64,8 +73,8 @@ def document(version: str) -> dict[str, Any]:
     }
 
 
-def _operation(question: Question, content: dict[str, Any], trouble: dict[str, Any]) -> dict[str, Any]:
-    names = ["pipeline", "store", *(["key"] if "{key" in question.path else [])]
+def _operation(path: str, question: Question, content: dict[str, Any], trouble: dict[str, Any]) -> dict[str, Any]:
+    names = [name for name in ("pipeline", "store", "key") if f"{{{name}" in path]
     in_path = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
     found: dict[str, Any] = {
         "summary": question.about,
@@ -93,5 +102,5 @@ def _described(parameter: Parameter) -> dict[str, Any]:
     return {"name": parameter.name, "in": "query", "description": parameter.about, "schema": schema}
 
 
-def _path(below: str) -> str:
-    return f"{STORE}{below.replace(':path', '')}"
+def _plain(path: str) -> str:
+    return path.replace(":path", "")
