@@ -25,6 +25,14 @@ from deltaworks.errors import (
 )
 from deltaworks.kernel.partitioning import partition_of
 from deltaworks.queries.kinds import Stream
+from deltaworks.queries.questions import (
+    KeyQuery,
+    Question,
+    RangeQuery,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
 from deltaworks.queries.stream import OpenStream
 from deltaworks.runtime.state import published
 from deltaworks.runtime.state.local_files import FORMAT, Note
@@ -330,6 +338,27 @@ def test_a_global_table_is_of_the_offsets_that_it_has_read(all_kinds: Several) -
         assert found.as_of.offsets == {"countries": {"0": 1}}
         assert [row.value for row in countries.all().rows] == ["Italy"]
         assert countries.metadata().tasks == 0
+
+
+def test_questions_as_values_are_answered_as_by_the_methods(all_kinds: Several) -> None:
+    all_kinds.put("in", "a", b"x", 5)
+    all_kinds.put("prices", "a", (7).to_bytes(8, "big"), 100)
+    all_kinds.put("countries", "it", b"Italy", 1)
+    all_kinds.batch()
+    with all_kinds.asked() as asked:
+        store = asked.store
+        assert asked.query("countries", KeyQuery(key="it")) == store("countries").get("it")
+        assert asked.query("countries", RangeQuery(limit=5)) == store("countries").range(limit=5)
+        for name in ("windows", "sessions"):
+            assert asked.query(name, WindowKeyQuery(key="a", to_ms=9)).rows == store(name).fetch("a").rows != ()
+            assert asked.query(name, WindowRangeQuery(from_key="b")).rows == ()
+        assert asked.query("versions", VersionedKeyQuery(key="a", as_of_ms=100)).value == 7
+        with pytest.raises(StoreUnavailableError):
+            asked.query("countries", KeyQuery(key="it"), min_batch=9)
+        with pytest.raises(StoreQueryError, match="'windows' is a window store, and KeyQuery is not for it"):
+            asked.query("windows", KeyQuery(key="a"))
+        sent = msgspec.json.encode(KeyQuery(key="it"))
+        assert asked.query("countries", msgspec.json.decode(sent, type=Question)).value == "Italy"
 
 
 def test_stores_of_another_kind_are_not_offered(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ with deltaworks.queries.open("orders") as stream:
 ```
 
 `stream.py` says which batch an answer is of; `places.py` which tasks have a key; `key_value.py`, `windows.py`,
-`sessions.py` and `versioned.py` are the kinds of stores, `answers.py` what they give, `kinds.py` their table. How a
-task's store is read beside the task that writes it is in `runtime.state.task_reader`. Nothing here prints.
+`sessions.py` and `versioned.py` are the kinds of stores, `answers.py` what they give, `questions.py` the same questions
+as values, `kinds.py` their table. How a task's store is read beside the task that writes it is in
+`runtime.state.task_reader`. Nothing here prints.
 """
 
 from deltaworks.queries.answers import (
@@ -27,6 +28,7 @@ from deltaworks.queries.answers import (
 from deltaworks.queries.key_value import KeyValues
 from deltaworks.queries.kinds import Stream
 from deltaworks.queries.kinds import open_stream as open
+from deltaworks.queries.questions import KeyQuery, RangeQuery, VersionedKeyQuery, WindowKeyQuery, WindowRangeQuery
 from deltaworks.queries.sessions import SessionValues
 from deltaworks.queries.versioned import VersionedValues
 from deltaworks.queries.windows import WindowedValues
@@ -36,8 +38,10 @@ __all__ = [
     "Entry",
     "Found",
     "KeyMetadata",
+    "KeyQuery",
     "KeyValues",
     "Page",
+    "RangeQuery",
     "Session",
     "SessionValues",
     "Several",
@@ -45,8 +49,11 @@ __all__ = [
     "StoreStats",
     "Stream",
     "Version",
+    "VersionedKeyQuery",
     "VersionedValues",
     "Window",
+    "WindowKeyQuery",
+    "WindowRangeQuery",
     "WindowedValues",
     "open",
 ]

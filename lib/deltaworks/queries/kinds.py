@@ -9,14 +9,13 @@ from deltaworks.control import cluster, jobs
 from deltaworks.errors import ConfigurationError, NoSuchStoreError
 from deltaworks.queries.answers import KeyMetadata, StoreMetadata
 from deltaworks.queries.key_value import KeyValues
+from deltaworks.queries.questions import Question, View, ask
 from deltaworks.queries.sessions import SessionValues
 from deltaworks.queries.stream import PATIENCE, OpenStream
 from deltaworks.queries.versioned import VersionedValues
 from deltaworks.queries.windows import WindowedValues
 from deltaworks.settings import Settings
 from deltaworks.topology.stages import StoreSpec
-
-View = KeyValues[Any, Any] | WindowedValues[Any, Any] | SessionValues[Any, Any] | VersionedValues[Any, Any]
 
 
 class Stream(OpenStream):
@@ -29,6 +28,15 @@ class Stream(OpenStream):
             NoSuchStoreError: there is none of this name, or nothing but its operator reads it.
         """
         return view_of(self, name)
+
+    def query(self, name: str, question: Question, *, min_batch: int | None = None) -> Any:
+        """The answer of a store to a question that is a value (`KeyQuery(key="u-1")`).
+
+        Raises:
+            StoreQueryError: the question is not for a store of its kind, or as the store's method.
+            StoreUnavailableError: the store cannot be read now.
+        """
+        return ask(view_of(self, name), question, min_batch)
 
     def all_metadata(self) -> list[StoreMetadata]:
         """The stores that can be read, by name."""
