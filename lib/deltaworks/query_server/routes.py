@@ -25,7 +25,7 @@ from deltaworks.queries import (
     Window,
     WindowedValues,
 )
-from deltaworks.queries.kinds import View
+from deltaworks.queries.questions import View
 from deltaworks.queries.windows import FOR_EVER_MS
 from deltaworks.query_server.parameters import Parameter
 
