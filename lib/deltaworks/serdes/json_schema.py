@@ -203,7 +203,7 @@ def incompatibilities(
         reader: one that is made from a type.
         decimals: what a `Decimal` of the reader is in the writer's schema.
     """
-    return json_changes(_plain(writer, None), _plain(reader, decimals))
+    return json_changes(_plain(writer, None), _plain(reader, decimals), as_text=True)
 
 
 _KNOWN_FORMATS = {"date-time", "date", "time", "duration", "uuid", "decimal"}

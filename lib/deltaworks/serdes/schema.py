@@ -42,9 +42,16 @@ def in_words(schema: str) -> str:
     return _serde_words(json.loads(schema))
 
 
-def json_changes(old: Schema, new: Schema) -> list[str]:
-    """Why values of one JSON Schema cannot be read with another, both as msgspec makes them, in words."""
-    return list(_Changes(old.get("$defs", {}), new.get("$defs", {})).of(old, new, "the value"))
+def json_changes(old: Schema, new: Schema, *, as_text: bool = False) -> list[str]:
+    """Why values of one JSON Schema cannot be read with another, both as msgspec makes them, in words.
+
+    Args:
+        old: with which they were written.
+        new: with which they are read.
+        as_text: a string without a format takes those of any format, and of any enum: what matters is that it can be
+            read, not that it is the same value in Python.
+    """
+    return list(_Changes(old.get("$defs", {}), new.get("$defs", {}), as_text=as_text).of(old, new, "the value"))
 
 
 def _schema(serde: Serde[Any]) -> dict[str, Any]:
@@ -91,9 +98,10 @@ def _serde_changes(old: Schema, new: Schema) -> Iterator[str]:
 class _Changes:
     """Compares two JSON Schemas as msgspec makes them."""
 
-    def __init__(self, old_types: Schema, new_types: Schema) -> None:
+    def __init__(self, old_types: Schema, new_types: Schema, *, as_text: bool) -> None:
         self._old_types = old_types
         self._new_types = new_types
+        self._as_text = as_text
         self._compared: set[tuple[str, str]] = set()
         """Pairs of named types already compared, so that the comparison of recursive types ends."""
 
@@ -112,6 +120,9 @@ class _Changes:
         elif "enum" in before and "enum" in after:
             if gone := [repr(each) for each in before["enum"] if each not in after["enum"]]:
                 yield f"{where} can no longer be {', '.join(gone)}"
+        elif self._as_text and "enum" in before and after == {"type": "string"}:
+            if others := [repr(each) for each in before["enum"] if not isinstance(each, str)]:
+                yield f"{where} can be {', '.join(others)}, and is string now"
         elif before.get("type") != after.get("type") or ("enum" in before) != ("enum" in after):
             if (before.get("type"), after.get("type")) != ("integer", "number"):
                 yield f"{where} was {_words(before)}, is {_words(after)}"
@@ -137,7 +148,7 @@ class _Changes:
         for name in sorted(new.keys() - _STRUCTURE):
             if old.get(name) != new[name]:
                 yield f"{where} has {name} {new[name]!r} now"
-        if {"format", "contentEncoding"} & (old.keys() - new.keys()):
+        if not self._as_text and {"format", "contentEncoding"} & (old.keys() - new.keys()):
             yield f"{where} was {_words(old)}, is {_words(new)}"
 
     def _fields(self, old: Schema, new: Schema, where: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
@@ -87,6 +88,9 @@ TEXT, NULL = {"type": "string"}, {"type": "null"}
         (obj(x=TEXT), struct(x=Decimal)),
         (obj(x={"type": "array", "items": obj(item=TEXT)}), struct(x=list[Line])),
         (obj(x=True), struct(x=Any)),
+        (obj(x={"type": "string", "format": "date-time"}), struct(x=datetime)),
+        (obj(x={"type": ["string", "null"], "format": "date-time"}), struct(x=str | None)),
+        (obj(x={"type": "array", "items": {"enum": ["A", "B"]}}), struct(x=list[str])),
     ],
 )
 def test_a_type_that_holds_all_values_of_a_schema_fits(schema: Any, type: Any) -> None:
@@ -102,6 +106,8 @@ def test_a_type_that_holds_all_values_of_a_schema_fits(schema: Any, type: Any) -
         (obj(x={"type": "number"}), struct(x=Decimal), "field 'x' was number, is"),
         (obj(x={"enum": ["A", "C"]}), struct(x=Literal["A", "B"]), "field 'x' can no longer be 'C'"),
         (obj(x=TEXT), struct(x=UUID), "field 'x' has format 'uuid' now"),
+        (obj(x={"type": "string", "format": "date-time"}), struct(x=date), "field 'x' has format 'date' now"),
+        (obj(x={"enum": ["A", 1]}), struct(x=str), "field 'x' can be 1, and is string now"),
         ({"type": "object", "properties": {"x": TEXT}}, struct(x=str), "field 'x' had a default and has none now"),
     ],
 )
