@@ -461,3 +461,36 @@ def test_threads_share_a_stream(stream: Counting) -> None:
         waiting = threads.submit(counts.get, "k1", min_batch=0)
         assert [found.value for found in threads.map(counts.get, keys * 20)] == [1] * 800
         assert waiting.result().value == 1
+
+
+def test_the_changes_of_a_batch_are_known_until_the_next_one_begins(stream: Counting) -> None:
+    def changed() -> tuple[int, dict[str, int | None] | None]:
+        with stream.asked() as opened:
+            found = opened.store("counts").changes()
+        rows = None if found.rows is None else {row.key: row.value for row in found.rows}
+        return found.as_of.batch, rows
+
+    stream.batch("a", "b", "b", "c")
+    assert changed() == (0, {"a": 1, "b": 2, "c": 1})
+    stream.batch("b")  # only one of the tasks has it
+    assert changed() == (1, {"b": 3})
+    stream.batch()
+    assert changed() == (2, {})
+    stream.batch("a", is_committed=False)
+    assert changed() == (2, None), "a task has begun the next batch"
+    stream.commit()
+    assert changed() == (3, {"a": 2})
+
+
+def test_a_key_that_a_batch_has_removed_is_among_its_changes(tmp_path: Path) -> None:
+    def users(builder: StreamsBuilder) -> None:
+        builder.table("in", key=str, value=str, store="users")
+
+    with closing(Counting(tmp_path, Pipeline(name="users", topology=users))) as stream:
+        stream.batch("a", "b")
+        stream.topics.write("in", RawRecord(b"a", None, 1000))
+        stream.batch()
+
+        with stream.asked() as opened:
+            rows = opened.store("users").changes().rows
+        assert [(row.key, row.value, row.timestamp_ms) for row in rows] == [("a", None, None)]

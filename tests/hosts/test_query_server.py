@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from datetime import timedelta
@@ -15,7 +16,7 @@ from starlette.testclient import TestClient
 from deltaworks import Pipeline, StreamsBuilder
 from deltaworks.errors import ConfigurationError
 from deltaworks.queries.kinds import Stream
-from deltaworks.query_server import access
+from deltaworks.query_server import access, store_changes
 from deltaworks.query_server.app import application
 from deltaworks.query_server.changes import Followers, changes
 from deltaworks.query_server.streams import Streams
@@ -251,3 +252,68 @@ def test_events_end_when_the_stream_cannot_be_read_any_more() -> None:
         return found
 
     assert asyncio.run(follow()) == []
+
+
+class Followed:
+    """Events of a store, as a client gets them."""
+
+    def __init__(self, stream: Counting, watched: Any, place: str | None = None) -> None:
+        seen = None if place is None else store_changes.place_of(place)
+        self.stream, self.events = stream, store_changes.events(watched, seen)
+        self.id = place
+
+    async def next(self) -> tuple[str, dict[str, int | None]]:
+        """Its kind, and keys with their values."""
+        kind, id, data = (line.partition(b": ")[2].decode() for line in (await anext(self.events)).splitlines()[:3])
+        self.id = id
+        return kind, {row["key"]: row["value"] for row in json.loads(data).get("rows", ())}
+
+
+def test_a_store_is_followed_and_each_change_told_once(stream: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_changes, "_ROWS", 2)
+
+    def ask(min_batch: int | None) -> Any:
+        with stream.asked() as opened:
+            return opened.store("counts").changes(min_batch=min_batch)
+
+    async def follow() -> None:
+        followers = store_changes.StoreFollowers()
+        watched = followers.watched("counting", "counts", ask)
+        first = Followed(stream, watched)
+        assert await first.next() == ("changes", {"a": 1, "b": 2})
+        half = first.id
+        assert await first.next() == ("changes", {"c/d": 1})
+        stream.batch("b")
+        assert await first.next() == ("changes", {"b": 3})
+        await first.events.aclose()
+        stream.batch("a")
+        while len(watched.batches) < 3:  # it is looked at although nobody follows
+            await asyncio.sleep(0.01)
+
+        again, from_half = Followed(stream, watched, first.id), Followed(stream, watched, half)
+        assert await again.next() == ("changes", {"a": 2})
+        assert [await from_half.next() for _ in range(3)] == [
+            ("changes", {"c/d": 1}), ("changes", {"b": 3}), ("changes", {"a": 2}),
+        ]  # fmt: skip
+        stream.batch("a")
+        stream.batch("b")  # before anybody has looked
+        assert await again.next() == ("gap", {})
+        stream.batch("a")
+        assert await again.next() == ("changes", {"a": 4})
+        for each in (again, from_half):
+            await each.events.aclose()
+        assert followers.number == 0
+        await followers.close()
+
+    asyncio.run(follow())
+
+
+def test_a_place_that_is_none_and_a_store_that_is_no_table_are_refused(stream: Counting) -> None:
+    with served(stream) as client:
+        for store, id, says in (
+            ("counts", "17", "not the id"),
+            ("counts", "a:b", "not the id"),
+            ("windows", "1:1", "no table"),
+        ):
+            answer = client.get(f"/pipelines/counting/stores/{store}/changes", headers={"Last-Event-ID": id})
+            assert answer.status_code == 400 and says in answer.text

@@ -14,6 +14,8 @@ as values, `kinds.py` their table. How a task's store is read beside the task th
 
 from deltaworks.queries.answers import (
     AsOf,
+    Change,
+    Changes,
     Entry,
     Found,
     KeyMetadata,
@@ -35,6 +37,8 @@ from deltaworks.queries.windows import WindowedValues
 
 __all__ = [
     "AsOf",
+    "Change",
+    "Changes",
     "Entry",
     "Found",
     "KeyMetadata",

@@ -47,6 +47,23 @@ class Entry(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
     timestamp_ms: int | None
 
 
+class Change(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
+    """A key with what a batch has left in it."""
+
+    key: K
+    value: V | None
+    """None: it is gone."""
+    timestamp_ms: int | None
+
+
+class Changes(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
+    """What a batch has changed."""
+
+    rows: tuple[Change[K, V], ...] | None
+    """Each key once, in the order of their bytes; None: it is not known any more, since the stream has gone on."""
+    as_of: AsOf
+
+
 class Several(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
     """Several keys with their values."""
 

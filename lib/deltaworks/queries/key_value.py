@@ -7,7 +7,7 @@ from typing import Any
 
 from deltaworks.errors import StoreQueryError
 from deltaworks.kernel.stores.ordered import after_prefix
-from deltaworks.queries.answers import Entry, Found, Page, Place, Several
+from deltaworks.queries.answers import Change, Changes, Entry, Found, Page, Place, Several
 from deltaworks.queries.store import LIMIT, K, Raw, StoreView, V, begin_of, checked_limit
 from deltaworks.queries.stream import Look, Part
 
@@ -55,6 +55,34 @@ class KeyValues(StoreView[K, V]):
 
         def answer(look: Look) -> Several[K, V]:
             return Several(entries=tuple(entry(look, key, data) for key, data in wanted), as_of=look.as_of)
+
+        return self._ask(answer, min_batch)
+
+    def changes(self, *, min_batch: int | None = None) -> Changes[K, V]:
+        """What the last committed batch has changed. Whoever asks after each batch gets each change once.
+
+        Raises:
+            StoreQueryError: it is a global table.
+            StoreUnavailableError: the store cannot be read now.
+        """
+        if self._owned.is_global:
+            raise StoreQueryError(
+                f"The global table {self.name!r} does not say what a batch has changed.", hint="read its topic"
+            )
+        codec = self._codec
+
+        def row(key: bytes, raw: bytes | None) -> Change[K, V]:
+            value, timestamp_ms = (None, 0) if raw is None else codec.entry(raw)
+            return Change(
+                key=codec.key_object(key),
+                value=None if raw is None else codec.value_of_cached(value),
+                timestamp_ms=None if raw is None else self._time(timestamp_ms),
+            )
+
+        def answer(look: Look) -> Changes[K, V]:
+            found = look.changes()
+            rows = None if found is None else tuple(row(key, raw) for key, raw in found)
+            return Changes(rows=rows, as_of=look.as_of)
 
         return self._ask(answer, min_batch)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
+from operator import itemgetter
 from typing import Self, TypeVar
 
 import msgspec
@@ -39,7 +40,7 @@ from deltaworks.queries.places import WHOLE, Places
 from deltaworks.runtime.global_tables import global_path
 from deltaworks.runtime.state.local_store import stores_of
 from deltaworks.runtime.state.recovery import local_path
-from deltaworks.runtime.state.task_reader import TaskReader, TaskState, unavailable
+from deltaworks.runtime.state.task_reader import IntentOf, TaskReader, TaskState, unavailable
 from deltaworks.settings import Settings
 from deltaworks.topology import fingerprint
 from deltaworks.topology.plan import Plan
@@ -85,6 +86,10 @@ class Part:
         oldest = next(self.reader.scan_time(0, LATEST_MS), None) if self._spec.timed else None
         return *self.state.size(self._spec.name), None if oldest is None else int.from_bytes(oldest[0][-TIME_BYTES:])
 
+    def changes(self, batch: int, intent_of: IntentOf) -> Sequence[tuple[bytes, bytes | None]] | None:
+        """See `TaskState.changes`."""
+        return self.state.changes(self._spec.name, batch, intent_of)
+
     def store(self) -> Store:
         """The store as processors read it; it holds what was read, so take another one for the next answer."""
         return build_store(self._spec, self.reader, newest_ms=self._newest_ms, max_cached=0)
@@ -93,8 +98,8 @@ class Part:
 class Look:
     """One attempt at an answer, as of one batch."""
 
-    def __init__(self, as_of: AsOf, places: Places, part: Callable[[int], Part]) -> None:
-        self.as_of, self._places, self._part = as_of, places, part
+    def __init__(self, as_of: AsOf, places: Places, part: Callable[[int], Part], intent_of: IntentOf) -> None:
+        self.as_of, self._places, self._part, self._intent_of = as_of, places, part, intent_of
 
     def parts(self) -> Iterator[Part]:
         """The parts of all tasks; each is opened when it is taken."""
@@ -103,6 +108,16 @@ class Look:
     def parts_with(self, key: bytes) -> Iterator[Part]:
         """Those that may have a key, the likely one first."""
         return map(self._part, self._places.asked(key))
+
+    def changes(self) -> list[tuple[bytes, bytes | None]] | None:
+        """What the batch has changed in all tasks, in the order of keys; None: it is not known any more."""
+        found: list[tuple[bytes, bytes | None]] = []
+        for part in self.parts():
+            changed = part.changes(self.as_of.batch, self._intent_of)
+            if changed is None:
+                return None
+            found += changed
+        return sorted(found, key=itemgetter(0))
 
 
 class OpenStream:
@@ -311,7 +326,7 @@ class _Checkpoint:
                 found = opened[task] = self._part(owned.spec, state, task)
             return found
 
-        return Look(self._known_batch(batch).as_of, self.places(owned), part)
+        return Look(self._known_batch(batch).as_of, self.places(owned), part, self._digest)
 
     def _look_at_global(self, owned: Owned, batch: int, begun: list[TaskReader]) -> Look:
         """A global table has the state of its own offsets, whatever batch is in process."""
@@ -321,7 +336,7 @@ class _Checkpoint:
         part = self._part(owned.spec, state, None)
         offsets = msgspec.msgpack.decode(state.version.nonce, type=Offsets)
         as_of = msgspec.structs.replace(self._known_batch(batch).as_of, offsets=offsets)
-        return Look(as_of, self.places(owned), lambda _: part)
+        return Look(as_of, self.places(owned), lambda _: part, self._digest)
 
     def _reader(self, owned: Owned, task: int | None) -> TaskReader:
         at = (owned.stage.index, task)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
@@ -31,13 +31,14 @@ from deltaworks.query_server.access import (
     require,
 )
 from deltaworks.query_server.changes import Followers, changes
-from deltaworks.query_server.openapi import CHANGES, PIPELINES, STORE, STORES, Trouble, document
+from deltaworks.query_server.openapi import CHANGES, PIPELINES, STORE, STORE_CHANGES, STORES, Trouble, document
 from deltaworks.query_server.parameters import read
 from deltaworks.query_server.routes import MAX_KEYS, QUESTIONS, Question, json_of
+from deltaworks.query_server.store_changes import StoreFollowers, events, place_of
 from deltaworks.query_server.streams import Streams
 
 MAX_FOLLOWERS = 1_000
-"""Requests that follow a key at once."""
+"""Requests that follow a key or a store at once."""
 _BODY_BYTES = MAX_KEYS * 4_096
 _STATUS: tuple[tuple[type[DeltaworksError], int], ...] = (
     (UnknownClientError, 401),
@@ -59,12 +60,13 @@ def application(streams: Streams, access: Access) -> Starlette:
         streams: the streams that are read; closed with the application.
         access: who may read what.
     """
-    followers = Followers()
+    followers, of_stores = Followers(), StoreFollowers()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         await followers.close()
+        await of_stores.close()
         streams.close()
 
     def asking(question: Question) -> Callable[[Request], Awaitable[Response]]:
@@ -82,14 +84,28 @@ def application(streams: Streams, access: Access) -> Starlette:
         if not isinstance(view, KeyValues | VersionedValues):
             raise StoreQueryError(f"Keys of the store {view.name!r} have windows or sessions: they cannot be followed.")
         read((), request.query_params)
-        if followers.number >= MAX_FOLLOWERS:
-            raise StoreUnavailableError(f"{MAX_FOLLOWERS} requests follow keys already.")
+        require_room()
         key = view.key_of_text(request.path_params["key"])
         await streams.answer(lambda: view.get(key))  # what is wrong is said before the first event
         name = request.path_params["pipeline"]
         stream, last_id = await streams.stream(name), request.headers.get("last-event-id")
-        events = changes(followers, name, stream.last_batch, lambda: view.get(key), last_id)
-        return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        return _events(changes(followers, name, stream.last_batch, lambda: view.get(key), last_id))
+
+    async def follow_store(request: Request) -> Response:
+        view = await _view(streams, access, request)
+        if not isinstance(view, KeyValues):
+            raise StoreQueryError(f"The store {view.name!r} is no table: it cannot be followed.")
+        read((), request.query_params)
+        require_room()
+        last_id = request.headers.get("last-event-id")
+        place = None if last_id is None else place_of(last_id)
+        await streams.answer(view.changes)  # what is wrong is said before the first event
+        store = request.path_params["pipeline"], view.name
+        return _events(events(of_stores.watched(*store, lambda batch: view.changes(min_batch=batch)), place))
+
+    def require_room() -> None:
+        if followers.number + of_stores.number >= MAX_FOLLOWERS:
+            raise StoreUnavailableError(f"{MAX_FOLLOWERS} requests follow keys and stores already.")
 
     async def pipelines(request: Request) -> Response:
         client = access.client(request.headers.get("authorization"))
@@ -105,7 +121,7 @@ def application(streams: Streams, access: Access) -> Starlette:
         return _json([each for each in found if client.may_read(name, each.store)])
 
     async def health(_: Request) -> Response:
-        return _json({"status": "ok", "followers": followers.number})
+        return _json({"status": "ok", "followers": followers.number + of_stores.number})
 
     async def openapi(_: Request) -> Response:
         return _json(document(version("deltaworks")))
@@ -117,6 +133,7 @@ def application(streams: Streams, access: Access) -> Starlette:
             Route(PIPELINES, pipelines),
             Route(STORES, stores),
             Route(CHANGES, follow),
+            Route(STORE_CHANGES, follow_store),
             *(
                 Route(f"{STORE}{question.path}", asking(question), methods=["POST" if question.takes_keys else "GET"])
                 for question in QUESTIONS
@@ -144,6 +161,10 @@ async def _body(request: Request) -> str:
                 f"The request has more than {_BODY_BYTES:,} bytes.", hint=f"send up to {MAX_KEYS} keys"
             )
     return found.decode("utf-8", "replace")
+
+
+def _events(found: AsyncGenerator[bytes, None]) -> Response:
+    return StreamingResponse(found, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 def _json(answer: Any) -> Response:

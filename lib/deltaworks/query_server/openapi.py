@@ -13,7 +13,12 @@ from deltaworks.query_server.routes import MAX_KEYS, QUESTIONS, Question
 PIPELINES = "/pipelines"
 STORES = f"{PIPELINES}/{{pipeline}}/stores"
 STORE = f"{STORES}/{{store}}"
-CHANGES = f"{STORE}/changes/{{key:path}}"
+STORE_CHANGES = f"{STORE}/changes"
+CHANGES = f"{STORE_CHANGES}/{{key:path}}"
+_FOLLOWED = {
+    CHANGES: "The value of a key, and each new one: server-sent events.",
+    STORE_CHANGES: "What each batch changes in a table: server-sent events.",
+}
 _TYPES: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
     "boolean": {"type": "boolean"},
@@ -59,8 +64,9 @@ def document(version: str) -> dict[str, Any]:
         paths[_plain(path)] = {
             "post" if question.takes_keys else "get": _operation(path, question, content, schemas[-1])
         }
-    events = Question("", "The value of a key, and each new one: server-sent events.", (), None, (), print)
-    paths[_plain(CHANGES)] = {"get": _operation(CHANGES, events, {"text/event-stream": {}}, schemas[-1])}
+    for path, about in _FOLLOWED.items():
+        events = Question("", about, (), None, (), print)
+        paths[_plain(path)] = {"get": _operation(path, events, {"text/event-stream": {}}, schemas[-1])}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Stores of running streams", "version": version},

@@ -32,7 +32,7 @@ from deltaworks.stack import ports
 from deltaworks.stack.lifecycle import down, up
 from tests.support.live_stack import reachable
 from tests.system.kills.stream_under_kills import StreamUnderKills
-from tests.system.queries.asking import Asked, Follower, asking, differences
+from tests.system.queries.asking import Asked, KeyFollower, StoreFollower, asking, differences
 from tests.system.queries.flow import KEYS, TOPIC, flowing
 from tests.system.queries.history import ALL, records
 from tests.system.queries.job.asked import pipeline
@@ -81,7 +81,8 @@ class Run:
         self.stream = StreamUnderKills(self.settings, self.work, job=JOB, mutation=self.mutation)
         (self.port,) = ports.free_ports(1)
         self.server: subprocess.Popen[str] | None = None
-        self.followers = [Follower(self.port, key, self.asked) for key in KEYS[:3]]
+        self.of_store = StoreFollower(self.port, self.asked)
+        self.followers = [*(KeyFollower(self.port, key, self.asked) for key in KEYS[:3]), self.of_store]
 
     @contextmanager
     def serving(self) -> Iterator[None]:
@@ -115,7 +116,7 @@ class Run:
     def await_events(self) -> None:
         """Until those who follow keys were told the last values; what they were told at the end is judged later."""
         words, end = records(self.settings.bootstrap, TOPIC), time.monotonic() + _WAIT_S
-        while any(each.differences(words.number(each.key, ALL) or None) for each in self.followers):
+        while any(each.differences(words) for each in self.followers):
             if time.monotonic() > end:
                 return
             time.sleep(0.1)
@@ -125,13 +126,14 @@ class Run:
         words, users = (records(self.settings.bootstrap, topic) for topic in (TOPIC, "asked-users"))
         found = [*self.asked.wrong, *differences(self.asked.answers, words, users)]
         for each in self.followers:
-            found += each.differences(words.number(each.key, ALL) or None)
+            found += each.differences(words)
         times = sorted(self.asked.milliseconds) or [0.0]
         answers = self.asked.answers
         print(
             f"{len(answers)} answers of {len({each.batch for each in answers})} batches, "
             f"{dict(Counter(each.kind for each in answers))}, "
-            f"{sum(len(each.told) for each in self.followers)} of them events; no answer: {dict(self.asked.refused)}; "
+            f"{sum(each.events for each in self.followers)} events, {self.of_store.gaps} gaps; "
+            f"no answer: {dict(self.asked.refused)}; "
             f"{sum(words.counts(ALL).values())} records; "
             f"p50 {times[len(times) // 2]:.1f} ms, p99 {times[len(times) * 99 // 100]:.1f} ms: "
             f"{f'{len(found)} WRONG: {found[:_SHOWN]}' if found else 'equal'}",

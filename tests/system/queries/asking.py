@@ -7,8 +7,9 @@ import json
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,7 +17,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.system.queries.flow import KEYS, SIZE_MS, TOPIC, USERS
-from tests.system.queries.history import Offsets, Records
+from tests.system.queries.history import ALL, Offsets, Records
 
 _TIMEOUT_S = 30.0
 _BASE = "/pipelines/asked/stores"
@@ -86,8 +87,8 @@ class Client:
         if as_of["batch"] < self._batch:
             self._asked.wrong.append(f"batch {as_of['batch']} was told after {self._batch}")
         self._batch = as_of["batch"]
-        topics = {topic: {int(part): end for part, end in parts.items()} for topic, parts in as_of["offsets"].items()}
-        self._asked.answers.append(Answer("key" if kind == "next" else kind, keys, as_of["batch"], topics, said))
+        told = "key" if kind == "next" else kind
+        self._asked.answers.append(Answer(told, keys, as_of["batch"], topics_of(found), said))
 
     def _get(self, path: str, given: Mapping[str, Any] | None = None, body: Any = None) -> dict[str, Any] | None:
         """An answer; None: it was refused, or the server is away."""
@@ -117,27 +118,26 @@ class Client:
         return None
 
 
-class Follower:
-    """Follows a key from the first event to the last one, over every death of the server."""
+class Follower(ABC):
+    """Follows something from the first event to the last one, over every death of the server."""
 
-    def __init__(self, port: int, key: str, asked: Asked) -> None:
-        self.key, self._port, self._asked = key, port, asked
+    def __init__(self, port: int, path: str, asked: Asked) -> None:
+        self._port, self._path, self._asked = port, path, asked
         self._id: str | None = None
-        self.told: list[tuple[int, int | None]] = []
-        """Batch and value of each event."""
+        self.events = 0
 
     def follow(self, enough: threading.Event) -> None:
         """Until it is enough."""
         while not enough.is_set():
             with suppress(OSError, http.client.HTTPException):
-                self._events(enough)
+                self._listen(enough)
             time.sleep(0.05)
 
-    def _events(self, enough: threading.Event) -> None:
+    def _listen(self, enough: threading.Event) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_S)
         headers = {} if self._id is None else {"Last-Event-ID": self._id}
         try:
-            connection.request("GET", f"{_BASE}/asked-counts/changes/{self.key}", headers=headers)
+            connection.request("GET", f"{_BASE}/{self._path}", headers=headers)
             answer = connection.getresponse()
             if answer.status != http.client.OK:
                 answer.read()
@@ -148,35 +148,101 @@ class Follower:
                 if name:
                     event[name] = text
                 elif "data" in event:
-                    found = json.loads(event["data"])
-                    self._id = event["id"]
-                    self.told.append((found["as_of"]["batch"], found["value"]))
-                    ends = {int(part): end for part, end in found["as_of"]["offsets"][TOPIC].items()}
-                    self._asked.answers.append(
-                        Answer("key", (self.key,), found["as_of"]["batch"], {TOPIC: ends}, found["value"])
-                    )
+                    if self._tell(event.get("event", ""), json.loads(event["data"])):
+                        self._id = event["id"]
+                        self.events += 1
                     event = {}
         finally:
             connection.close()
 
-    def differences(self, last: int | None) -> list[str]:
-        """What is wrong with all that it was told.
+    @abstractmethod
+    def _tell(self, kind: str, found: dict[str, Any]) -> bool:
+        """Takes an event; False: it has to be told again."""
 
-        Args:
-            last: the count of the key at the end.
-        """
+    @abstractmethod
+    def differences(self, words: Records) -> list[str]:
+        """What is wrong with all that it was told, when everything was told."""
+
+
+class KeyFollower(Follower):
+    """Follows a key."""
+
+    def __init__(self, port: int, key: str, asked: Asked) -> None:
+        super().__init__(port, f"asked-counts/changes/{key}", asked)
+        self._key = key
+        self._told: list[tuple[int, int | None]] = []
+
+    def _tell(self, kind: str, found: dict[str, Any]) -> bool:
+        batch, value = found["as_of"]["batch"], found["value"]
+        self._told.append((batch, value))
+        self._asked.answers.append(Answer("key", (self._key,), batch, topics_of(found), value))
+        return True
+
+    def differences(self, words: Records) -> list[str]:
+        last = words.number(self._key, ALL) or None
         found = [
-            f"{self.key} was told {later} of batch {next_batch} after {value} of batch {batch}"
-            for (batch, value), (next_batch, later) in pairwise(self.told)
+            f"{self._key} was told {later} of batch {next_batch} after {value} of batch {batch}"
+            for (batch, value), (next_batch, later) in pairwise(self._told)
             if next_batch <= batch or later == value
         ]
-        if not self.told or self.told[-1][1] != last:
-            found.append(f"{self.key} was told {self.told[-1:]} at the end, not {last}")
+        if not self._told or self._told[-1][1] != last:
+            found.append(f"{self._key} was told {self._told[-1:]} at the end, not {last}")
         return found
 
 
+class StoreFollower(Follower):
+    """Keeps a copy of a store: reads it when it has to, and then takes the changes of each batch."""
+
+    def __init__(self, port: int, asked: Asked) -> None:
+        super().__init__(port, "asked-counts/changes", asked)
+        self._copy: dict[str, int] = {}
+        self._batch = -1
+        """Which it is of."""
+        self.gaps = 0
+
+    def _tell(self, kind: str, found: dict[str, Any]) -> bool:
+        batch = found["as_of"]["batch"]
+        if kind == "gap" or self._batch < 0:
+            self.gaps += 1
+            return self._read(batch)
+        if batch <= self._batch:  # it was read after this batch
+            return True
+        for row in found["rows"]:
+            self._copy[row["key"]] = row["value"]
+        self._batch = batch
+        self._asked.answers.append(Answer("page", (), batch, topics_of(found), dict(self._copy)))
+        return True
+
+    def _read(self, batch: int) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_S)
+        try:
+            connection.request("GET", f"{_BASE}/asked-counts/entries?limit=1000&min_batch={batch}")
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status != http.client.OK:
+            return False
+        found = json.loads(text)
+        self._copy = {row["key"]: row["value"] for row in found["rows"]}
+        self._batch = found["as_of"]["batch"]
+        return True
+
+    def differences(self, words: Records) -> list[str]:
+        expected = words.counts(ALL)
+        wrong = [key for key in expected.keys() | self._copy.keys() if expected.get(key) != self._copy.get(key)]
+        return [f"the copy of the store differs in {len(wrong)} keys: {wrong[:3]}"] if wrong else []
+
+
+def topics_of(found: Mapping[str, Any]) -> dict[str, Offsets]:
+    """The offsets of an answer."""
+    return {topic: {int(part): end for part, end in ends.items()} for topic, ends in found["as_of"]["offsets"].items()}
+
+
 @contextmanager
-def asking(port: int, rng: random.Random, asked: Asked, followers: list[Follower], clients: int = 3) -> Iterator[None]:
+def asking(
+    port: int, rng: random.Random, asked: Asked, followers: Sequence[Follower], clients: int = 3
+) -> Iterator[None]:
     """Clients ask in the background until the end of the block; each does so as fast as it gets answers."""
     enough = threading.Event()
 

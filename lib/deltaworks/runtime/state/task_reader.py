@@ -8,7 +8,7 @@ not fit together (a store is being filled, a batch was committed meanwhile), an 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +150,29 @@ class TaskState:
                 entries += (value is not None) - (below.get(key) is not None)
         return entries, size_bytes
 
+    def changes(self, store: str, batch: int, intent_of: IntentOf) -> Sequence[tuple[bytes, bytes | None]] | None:
+        """What a batch, which the state is of, has changed in a store: each key with its new value, in no order.
+
+        Args:
+            store: one without an index by time.
+            batch: as it was given to `TaskReader.begin`.
+            intent_of: likewise.
+
+        Returns:
+            None: it is not known any more, since the task has begun the next batch, or has started after this one.
+        """
+        found = self._opened.last_published
+        if found is None or found.head.batch > batch:
+            return None
+        if found.head.batch < batch:
+            return ()
+        if not found.head.intent:
+            return None
+        if found.head.intent != intent_of(batch):
+            return ()
+        change = found.changes().get(store)
+        return () if change is None else change.entries
+
 
 @dataclass(frozen=True)
 class _Overlaid:
@@ -190,6 +213,11 @@ class _Opened:
                 self._folder, lambda: self._within, databases.entries[store], databases.times.get(store), is_mine=False
             )
         return self._readers[store]
+
+    @property
+    def last_published(self) -> Published | None:
+        """The file as it was when it was last looked at."""
+        return self._published[1]
 
     def published(self) -> Published | None:
         """The file as it is now; it is read again only if it was replaced."""
