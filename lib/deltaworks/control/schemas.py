@@ -65,7 +65,7 @@ def check(plan: Plan, schemas: Schemas) -> Checked:
                     (problems if is_newest else lines).append(problem)
             elif (why := schemas.refusal(use.subject, use.serde.writer_schema)) is not None:
                 problems.append(_refused(use, why, schemas))
-            else:
+            elif not _is_there(use, schemas):
                 new.append((use.subject, use.serde.writer_schema))
         except SchemasUnavailableError as error:
             if not use.topics:
@@ -87,6 +87,14 @@ def _unreadable(use: Use, versions: list[Registered]) -> Iterator[tuple[str, boo
             who = f"version {each.version} of '{use.subject}'{', the newest,' if is_newest else ''}"
             told = f"{use.of} that were written with {who} cannot be read as {use.serde.name}: {'; '.join(reasons)}"
             yield told, is_newest
+
+
+def _is_there(use: Use, schemas: Schemas) -> bool:
+    """Whether the schema of what is written is registered; False also if the registry is away, and it is known here."""
+    try:
+        return any(each.schema == use.serde.writer_schema for each in schemas.versions(use.subject))
+    except SchemasUnavailableError:
+        return False
 
 
 def _refused(use: Use, why: str, schemas: Schemas) -> str:

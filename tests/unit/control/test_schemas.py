@@ -47,7 +47,7 @@ def test_what_is_written_is_registered_and_what_is_read_is_not() -> None:
     assert checked.lines == ()
     assert checked.register(registry) == ["totals-value"]
     assert registry.subjects() == ["totals-value"]
-    assert schemas.check(plan(registry), registry).register(registry) == ["totals-value"]
+    assert schemas.check(plan(registry), registry).register(registry) == [], "it is there"
     assert len(registry.versions("totals-value")) == 1
 
 
@@ -134,3 +134,18 @@ def test_without_a_registry_what_needs_one_is_refused_and_what_is_only_read_wait
         schemas.check(plan(Away()), Away())
     [line] = schemas.check(plan(Away(), copied), Away()).lines
     assert line.startswith("the versions of 'orders-value' were not compared: the registry does not answer")
+
+
+def test_a_schema_that_is_known_is_written_while_the_registry_is_away() -> None:
+    class Known(Away):
+        """It has kept what is written."""
+
+        def refusal(self, subject: str, schema: WriterSchema) -> None:  # type: ignore[override]
+            return None
+
+        def id_of(self, subject: str, schema: WriterSchema) -> int:  # type: ignore[override]
+            return 1
+
+    checked = schemas.check(plan(Known()), Known())
+
+    assert checked.register(Known()) == ["totals-value"]
