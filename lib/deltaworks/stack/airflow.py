@@ -7,7 +7,6 @@ files that only their owner can read. This module does not import Airflow.
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import secrets
 import string
@@ -20,7 +19,7 @@ from typing import Any
 from deltaworks.control import roles
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
-from deltaworks.stack import postgres
+from deltaworks.stack import pages, postgres
 from deltaworks.stack.components import Software
 from deltaworks.stack.credentials import Credentials
 
@@ -103,16 +102,7 @@ def _url(settings: Settings) -> str:
 
 
 def _get(settings: Settings, path: str) -> dict[str, Any] | None:
-    connection = http.client.HTTPConnection("127.0.0.1", settings.airflow_port, timeout=_TIMEOUT_S)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        content: Any = json.loads(answer.read()) if answer.status == 200 else None
-    except (OSError, http.client.HTTPException, ValueError):
-        return None
-    finally:
-        connection.close()
-    return content if isinstance(content, dict) else None
+    return pages.said(settings.airflow_port, path, timeout_s=_TIMEOUT_S)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,7 @@ in `/tmp`, which no option moves; a server that is killed leaves them there unti
 
 from __future__ import annotations
 
-import http.client
 import importlib.util
-import json
 import os
 import secrets
 from contextlib import suppress
@@ -21,7 +19,7 @@ from pathlib import Path
 from deltaworks.errors import ConfigurationError, DeltaworksError, StackError
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
-from deltaworks.stack import ports
+from deltaworks.stack import pages, ports
 from deltaworks.stack.components import Report, Software
 from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.wheels import ensure_program
@@ -158,14 +156,8 @@ def answers(settings: Settings, software: Software) -> bool:
 
 def _has_volumes(settings: Settings) -> bool:
     """Whether its master has heard from the part that has the objects' content: until then reads answer 500."""
-    connection = http.client.HTTPConnection(_LOOPBACK, inner_ports(settings)["master.port"], timeout=_TIMEOUT_S)
-    try:
-        connection.request("GET", "/dir/status")
-        return bool(json.loads(connection.getresponse().read())["Topology"].get("DataCenters"))
-    except (OSError, http.client.HTTPException, ValueError):
-        return False
-    finally:
-        connection.close()
+    status = pages.said(inner_ports(settings)["master.port"], "/dir/status", timeout_s=_TIMEOUT_S) or {}
+    return bool(status.get("Topology", {}).get("DataCenters"))
 
 
 def tidy(settings: Settings) -> None:

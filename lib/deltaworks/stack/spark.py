@@ -11,9 +11,7 @@ REST server of the master, which asks nobody either and starts programs, is off.
 
 from __future__ import annotations
 
-import http.client
 import importlib.util
-import json
 import os
 import secrets
 import shutil
@@ -23,6 +21,7 @@ from typing import Any
 from deltaworks.errors import ConfigurationError
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
+from deltaworks.stack import pages
 from deltaworks.stack.components import Component, Components
 from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.java import find_java
@@ -211,13 +210,4 @@ def _quoted(option: str) -> str:
 
 def _state(page_port: int) -> dict[str, Any]:
     """What the web page of a process says of it; empty if nobody answers."""
-    connection = http.client.HTTPConnection(_LOOPBACK, page_port, timeout=_TIMEOUT_S)
-    try:
-        connection.request("GET", "/json/")
-        answer = connection.getresponse()
-        content: Any = json.loads(answer.read()) if answer.status == 200 else None
-    except (OSError, http.client.HTTPException, ValueError):
-        return {}
-    finally:
-        connection.close()
-    return content if isinstance(content, dict) else {}
+    return pages.said(page_port, "/json/", timeout_s=_TIMEOUT_S) or {}
