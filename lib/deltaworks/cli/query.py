@@ -92,7 +92,7 @@ def stats(
 
     with queries.open(pipeline, Settings.from_environment()) as stream:
         names = [store] if store is not None else [each.store for each in stream.all_metadata()]
-        found = [(stream.store(name).metadata(), stream.store(name).stats()) for name in names]
+        found = [(view.metadata(), view.stats()) for view in map(stream.store, names)]
     document = listings.Stores.of(pipeline, found)
     if as_json:
         return print_json(document)
@@ -160,33 +160,20 @@ def _of_keys(view: KeyValues[Any, Any], keys: _Keys, times: _Times, page: _Pagin
     return _paged(view.range(keys.first, keys.last, reverse=reverse, **page))
 
 
-def _of_windows(
-    view: WindowedValues[Any, Any], keys: _Keys, times: _Times, page: dict[str, Any], reverse: bool
+def _of_spans(
+    view: WindowedValues[Any, Any] | SessionValues[Any, Any], keys: _Keys, times: _Times, page: _Paging, reverse: bool
 ) -> _Rows:
-    _forward(reverse, "a window store")
-    times.refuse(span=False, at=True, what="a window store")
-    keys.no_prefix("A window store")
+    what = f"a {view.metadata().kind} store"
+    _forward(reverse, what)
+    times.refuse(span=False, at=True, what=what)
+    keys.no_prefix(what.capitalize())
     span = _span(times)
     if keys.key is not None:
         return _paged(view.fetch(keys.key, *span, **page))
     return _paged(view.fetch_all(*span, from_key=keys.first, to_key=keys.last, **page))
 
 
-def _of_sessions(
-    view: SessionValues[Any, Any], keys: _Keys, times: _Times, page: dict[str, Any], reverse: bool
-) -> _Rows:
-    _forward(reverse, "a session store")
-    times.refuse(span=False, at=True, what="a session store")
-    keys.no_prefix("A session store")
-    span = _span(times)
-    if keys.key is not None:
-        return _paged(view.fetch(keys.key, *span, **page))
-    return _paged(view.fetch_all(*span, from_key=keys.first, to_key=keys.last, **page))
-
-
-def _of_versions(
-    view: VersionedValues[Any, Any], keys: _Keys, times: _Times, page: dict[str, Any], reverse: bool
-) -> _Rows:
+def _of_versions(view: VersionedValues[Any, Any], keys: _Keys, times: _Times, page: _Paging, reverse: bool) -> _Rows:
     _forward(reverse, "a versioned store")
     times.refuse(span=True, at=False, what="a versioned store")
     key = keys.only_one("A versioned store")
@@ -197,8 +184,8 @@ def _of_versions(
 
 _ASKED: dict[str, Callable[..., _Rows]] = {
     "key-value": _of_keys,
-    "window": _of_windows,
-    "session": _of_sessions,
+    "window": _of_spans,
+    "session": _of_spans,
     "versioned": _of_versions,
 }
 """Kind of a store -> how it is asked."""

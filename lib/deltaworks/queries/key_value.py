@@ -29,29 +29,25 @@ class KeyValues(StoreView[K, V]):
             StoreQueryError: the key has another type.
             StoreUnavailableError: the store cannot be read now.
         """
-        data, codec = self._key(key), self._codec
+        data = self._key(key)
 
         def answer(look: Look) -> Found[V]:
             raw, task = self._first(look, data, lambda part: part.reader.get(data))
-            if raw is None:
-                return Found(value=None, timestamp_ms=None, task=None, as_of=look.as_of)
-            value, timestamp_ms = codec.entry(raw)
-            return Found(
-                value=codec.value_of_cached(value), timestamp_ms=self._time(timestamp_ms), task=task, as_of=look.as_of
-            )
+            value, timestamp_ms = (None, None) if raw is None else self._value(raw)
+            return Found(value=value, timestamp_ms=timestamp_ms, task=task, as_of=look.as_of)
 
         return self._ask(answer, min_batch)
 
     def get_many(self, keys: Sequence[K], *, min_batch: int | None = None) -> Several[K, V]:
         """The values of several keys, as of one batch; else as `get`."""
-        wanted, codec = [(key, self._key(key)) for key in keys], self._codec
+        wanted = [(key, self._key(key)) for key in keys]
 
         def entry(look: Look, key: K, data: bytes) -> Entry[K, V] | None:
             raw, _ = self._first(look, data, lambda part: part.reader.get(data))
             if raw is None:
                 return None
-            value, timestamp_ms = codec.entry(raw)
-            return Entry(key=key, value=codec.value_of_cached(value), timestamp_ms=self._time(timestamp_ms))
+            value, timestamp_ms = self._value(raw)
+            return Entry(key=key, value=value, timestamp_ms=timestamp_ms)
 
         def answer(look: Look) -> Several[K, V]:
             return Several(entries=tuple(entry(look, key, data) for key, data in wanted), as_of=look.as_of)
@@ -69,15 +65,10 @@ class KeyValues(StoreView[K, V]):
             raise StoreQueryError(
                 f"The global table {self.name!r} does not say what a batch has changed.", hint="read its topic"
             )
-        codec = self._codec
 
         def row(key: bytes, raw: bytes | None) -> Change[K, V]:
-            value, timestamp_ms = (None, 0) if raw is None else codec.entry(raw)
-            return Change(
-                key=codec.key_object(key),
-                value=None if raw is None else codec.value_of_cached(value),
-                timestamp_ms=None if raw is None else self._time(timestamp_ms),
-            )
+            value, timestamp_ms = (None, None) if raw is None else self._value(raw)
+            return Change(key=self._codec.key_object(key), value=value, timestamp_ms=timestamp_ms)
 
         def answer(look: Look) -> Changes[K, V]:
             found = look.changes()
@@ -145,15 +136,11 @@ class KeyValues(StoreView[K, V]):
     def _between(
         self, start: bytes, stop: bytes | None, limit: int, after: str | None, reverse: bool, min_batch: int | None
     ) -> Page[Entry[K, V]]:
-        wanted, begin, codec = checked_limit(limit), begin_of(after), self._codec
+        wanted, begin = checked_limit(limit), begin_of(after)
 
         def row(raw: Raw) -> Entry[K, V]:
-            value, timestamp_ms = codec.entry(raw[2])
-            return Entry(
-                key=codec.key_object(raw[0]),
-                value=codec.value_of_cached(value),
-                timestamp_ms=self._time(timestamp_ms),
-            )
+            value, timestamp_ms = self._value(raw[2])
+            return Entry(key=self._codec.key_object(raw[0]), value=value, timestamp_ms=timestamp_ms)
 
         def answer(look: Look) -> Page[Entry[K, V]]:
             series = [_series(part, start, stop, begin, reverse) for part in look.parts()]
@@ -161,16 +148,17 @@ class KeyValues(StoreView[K, V]):
 
         return self._ask(answer, min_batch)
 
-    def _time(self, timestamp_ms: int) -> int | None:
-        return timestamp_ms if self._spec.timestamped else None
+    def _value(self, raw: bytes) -> tuple[V, int | None]:
+        """A value, and its time."""
+        value, timestamp_ms = self._codec.entry(raw)
+        return self._codec.value_of_cached(value), self._time(timestamp_ms)
 
 
 def _series(part: Part, start: bytes, stop: bytes | None, begin: Place | None, reverse: bool) -> Iterator[Raw]:
     """The entries of a task; of those with the key at which the page before ended, the ones that are behind it."""
-    task = 0 if part.task is None else part.task
     if begin is not None and reverse:
-        stop = begin.key + b"\0" if task < begin.task else begin.key
+        stop = begin.key + b"\0" if part.number < begin.task else begin.key
     elif begin is not None:
-        start = begin.key if task > begin.task else begin.key + b"\0"
+        start = begin.key if part.number > begin.task else begin.key + b"\0"
     entries = part.reader.scan_back(start, stop) if reverse else part.reader.scan(start, stop)
-    return ((key, task, value) for key, value in entries)
+    return ((key, part.number, value) for key, value in entries)

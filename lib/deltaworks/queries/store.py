@@ -113,6 +113,10 @@ class StoreView(Generic[K, V]):
             ) from error
         return found
 
+    def _time(self, timestamp_ms: int) -> int | None:
+        """The time of a value, if the store keeps it."""
+        return timestamp_ms if self._spec.timestamped else None
+
     def _ask(self, answer: Callable[[Look], R], min_batch: int | None) -> R:
         return self._stream.ask(self.name, answer, min_batch)
 
@@ -125,6 +129,10 @@ class StoreView(Generic[K, V]):
             return self._codec.key_bytes(key)
         except SerializationError as error:
             raise self._wrong_key(key, f": {error}") from error
+
+    def _key_or_none(self, key: K | None) -> bytes | None:
+        """The bytes of a bound."""
+        return None if key is None else self._key(key)
 
     def _wrong_key(self, key: Any, why: str) -> StoreQueryError:
         return StoreQueryError(
@@ -157,7 +165,37 @@ class StoreView(Generic[K, V]):
         return Page(rows=tuple(map(row, found[:limit])), next=rest, as_of=look.as_of)
 
 
-def by_time(part: Part, from_ms: int, to_ms: int) -> Iterator[tuple[bytes, bytes]]:
+def of_span(
+    part: Part,
+    span: tuple[int, int],
+    keys: tuple[bytes | None, bytes | None],
+    begin: Place | None,
+    *,
+    times: int,
+) -> Iterator[Raw]:
+    """The entries of a timed store in a span, in the order of places.
+
+    Args:
+        part: of the store.
+        span: the first and the last time of an entry, in milliseconds.
+        keys: the first and the last key; None: no bound.
+        begin: where the page before ended.
+        times: how many times an entry has behind its key.
+    """
+    (from_ms, to_ms), (first, last) = span, keys
+    if begin is not None:
+        from_ms = max(from_ms, int.from_bytes(begin.key[:TIME_BYTES], "big"))
+    if from_ms > to_ms:
+        return
+    for place, value in _by_time(part, from_ms, to_ms):
+        if begin is not None and (place, part.number) <= (begin.key, begin.task):
+            continue
+        key = place[TIME_BYTES : -times * TIME_BYTES]
+        if (first is None or key >= first) and (last is None or key <= last):
+            yield place, part.number, value
+
+
+def _by_time(part: Part, from_ms: int, to_ms: int) -> Iterator[tuple[bytes, bytes]]:
     """`(place, value)` of the entries of a timed store in a span, both bounds inclusive, in the order of places.
 
     A place is the time of an entry and then its whole key. The index by time has long keys by their digests, so those

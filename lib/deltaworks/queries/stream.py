@@ -68,6 +68,8 @@ class Part:
 
     def __init__(self, spec: StoreSpec, state: TaskState, task: int | None) -> None:
         self.task, self.state = task, state
+        self.number = task or 0
+        """In the order of rows that have the same key."""
         # Refuses what cannot be read. Values that wait for `migrate` are converted by the stream.
         StoredSchemas([replace(spec, migrate=None)], state.backend)
         self._spec = spec

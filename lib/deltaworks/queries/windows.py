@@ -9,7 +9,7 @@ from deltaworks.errors import StoreQueryError
 from deltaworks.kernel.stores.entries import TIME_BYTES
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.queries.answers import Found, Page, Place, Window
-from deltaworks.queries.store import LIMIT, K, Raw, StoreView, V, begin_of, by_time, checked_limit
+from deltaworks.queries.store import LIMIT, K, Raw, StoreView, V, begin_of, checked_limit, of_span
 from deltaworks.queries.stream import Look, OpenStream, Part
 
 FOR_EVER_MS = 2**63 - 2
@@ -100,12 +100,11 @@ class WindowedValues(StoreView[K, V]):
         It looks at all windows of the span, also if few keys are asked for. Else as `fetch`.
         """
         wanted, begin = checked_limit(limit), begin_of(after)
-        first = None if from_key is None else self._key(from_key)
-        last = None if to_key is None else self._key(to_key)
+        keys = self._key_or_none(from_key), self._key_or_none(to_key)
         checked_span(from_ms, to_ms)
 
         def answer(look: Look) -> Page[Window[K, V]]:
-            series = [_of_span(part, first, last, from_ms, to_ms, begin) for part in look.parts()]
+            series = [of_span(part, _visible(part, from_ms, to_ms), keys, begin, times=1) for part in look.parts()]
             return self._windows(look, series, wanted)
 
         return self._ask(answer, min_batch)
@@ -129,9 +128,6 @@ class WindowedValues(StoreView[K, V]):
             )
             for each in (value if self._spec.retain_duplicates else [value])
         ]
-
-    def _time(self, timestamp_ms: int) -> int | None:
-        return timestamp_ms if self._spec.timestamped else None
 
 
 def checked_span(from_ms: int, to_ms: int) -> None:
@@ -157,10 +153,9 @@ def _visible(part: Part, from_ms: int, to_ms: int) -> tuple[int, int]:
 
 
 def _of_key(part: Part, key: bytes, from_ms: int, to_ms: int, begin: Place | None) -> Iterator[Raw]:
-    task = 0 if part.task is None else part.task
     if begin is not None:
         ended_ms = int.from_bytes(begin.key[:TIME_BYTES], "big")
-        from_ms = max(from_ms, ended_ms if task > begin.task else ended_ms + 1)
+        from_ms = max(from_ms, ended_ms if part.number > begin.task else ended_ms + 1)
     from_ms, to_ms = _visible(part, from_ms, to_ms)
     if from_ms > to_ms:
         return
@@ -168,21 +163,4 @@ def _of_key(part: Part, key: bytes, from_ms: int, to_ms: int, begin: Place | Non
     for data, value in part.reader.scan(start, stop):
         # A longer key that starts with this one may lie between its windows.
         if len(data) == len(start):
-            yield data[-TIME_BYTES:] + data, task, value
-
-
-def _of_span(
-    part: Part, first: bytes | None, last: bytes | None, from_ms: int, to_ms: int, begin: Place | None
-) -> Iterator[Raw]:
-    task = 0 if part.task is None else part.task
-    if begin is not None:
-        from_ms = max(from_ms, int.from_bytes(begin.key[:TIME_BYTES], "big"))
-    from_ms, to_ms = _visible(part, from_ms, to_ms)
-    if from_ms > to_ms:
-        return
-    for place, value in by_time(part, from_ms, to_ms):
-        if begin is not None and (place, task) <= (begin.key, begin.task):
-            continue
-        key = place[TIME_BYTES:-TIME_BYTES]
-        if (first is None or key >= first) and (last is None or key <= last):
-            yield place, task, value
+            yield data[-TIME_BYTES:] + data, part.number, value
