@@ -18,7 +18,8 @@ from deltaworks.errors import ConfigurationError
 from deltaworks.queries.kinds import Stream
 from deltaworks.query_server import access, store_changes
 from deltaworks.query_server.app import application
-from deltaworks.query_server.changes import Followers, changes
+from deltaworks.query_server.changes import changes
+from deltaworks.query_server.following import Followers
 from deltaworks.query_server.streams import Streams
 from deltaworks.topology.windows import TimeWindows
 from tests.hosts.test_queries import AT_ONCE, Counting
@@ -277,8 +278,8 @@ def test_a_store_is_followed_and_each_change_told_once(stream: Counting, monkeyp
             return opened.store("counts").changes(min_batch=min_batch)
 
     async def follow() -> None:
-        followers = store_changes.StoreFollowers()
-        watched = followers.watched("counting", "counts", ask)
+        followers = Followers()
+        watched = followers.watched("counts", lambda: store_changes.Batches(ask))
         first = Followed(stream, watched)
         assert await first.next() == ("changes", {"a": 1, "b": 2})
         half = first.id
@@ -287,7 +288,7 @@ def test_a_store_is_followed_and_each_change_told_once(stream: Counting, monkeyp
         assert await first.next() == ("changes", {"b": 3})
         await first.events.aclose()
         stream.batch("a")
-        while len(watched.batches) < 3:  # it is looked at although nobody follows
+        while len(watched.remembered) < 3:  # it is looked at although nobody follows
             await asyncio.sleep(0.01)
 
         again, from_half = Followed(stream, watched, first.id), Followed(stream, watched, half)

@@ -30,11 +30,12 @@ from deltaworks.query_server.access import (
     UnknownClientError,
     require,
 )
-from deltaworks.query_server.changes import Followers, changes
+from deltaworks.query_server.changes import changes
+from deltaworks.query_server.following import Followers
 from deltaworks.query_server.openapi import CHANGES, PIPELINES, STORE, STORE_CHANGES, STORES, Trouble, document
 from deltaworks.query_server.parameters import read
 from deltaworks.query_server.routes import MAX_KEYS, QUESTIONS, Question, json_of
-from deltaworks.query_server.store_changes import StoreFollowers, events, place_of
+from deltaworks.query_server.store_changes import Batches, events, place_of
 from deltaworks.query_server.streams import Streams
 
 MAX_FOLLOWERS = 1_000
@@ -60,13 +61,12 @@ def application(streams: Streams, access: Access) -> Starlette:
         streams: the streams that are read; closed with the application.
         access: who may read what.
     """
-    followers, of_stores = Followers(), StoreFollowers()
+    followers = Followers()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         await followers.close()
-        await of_stores.close()
         streams.close()
 
     def asking(question: Question) -> Callable[[Request], Awaitable[Response]]:
@@ -101,10 +101,11 @@ def application(streams: Streams, access: Access) -> Starlette:
         place = None if last_id is None else place_of(last_id)
         await streams.answer(view.changes)  # what is wrong is said before the first event
         store = request.path_params["pipeline"], view.name
-        return _events(events(of_stores.watched(*store, lambda batch: view.changes(min_batch=batch)), place))
+        batches = followers.watched(store, lambda: Batches(lambda batch: view.changes(min_batch=batch)))
+        return _events(events(batches, place))
 
     def require_room() -> None:
-        if followers.number + of_stores.number >= MAX_FOLLOWERS:
+        if followers.number >= MAX_FOLLOWERS:
             raise StoreUnavailableError(f"{MAX_FOLLOWERS} requests follow keys and stores already.")
 
     async def pipelines(request: Request) -> Response:
@@ -121,7 +122,7 @@ def application(streams: Streams, access: Access) -> Starlette:
         return _json([each for each in found if client.may_read(name, each.store)])
 
     async def health(_: Request) -> Response:
-        return _json({"status": "ok", "followers": followers.number + of_stores.number})
+        return _json({"status": "ok", "followers": followers.number})
 
     async def openapi(_: Request) -> Response:
         return _json(document(version("deltaworks")))

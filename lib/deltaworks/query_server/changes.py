@@ -5,74 +5,32 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from deltaworks.errors import DeltaworksError, StoreUnavailableError
+from deltaworks.query_server.following import NOTHING_NEW, Followers, Watched
 from deltaworks.query_server.routes import json_of
 
 LastBatch = Callable[[], int | None]
-_LOOK_S = 0.02
-_SILENCE_S = 15.0
-"""After so long without a change a comment is sent, so that both sides notice when the other one is gone."""
+_AGAIN_S = 0.02
 
 
-class Followers:
-    """Those who wait for the batches of streams: for each stream one task looks, and all are told.
+class _Batches(Watched):
+    """The batches of a stream."""
 
-    Attributes:
-        number: of those who wait; nobody looks while there are none.
-    """
-
-    def __init__(self) -> None:
-        self.number = 0
-        self._watched: dict[str, _Watched] = {}
-
-    async def next_batch(self, name: str, last_batch: LastBatch, seen: int | None) -> int | None:
-        """Waits for another batch than `seen`; None: there was none for a while.
-
-        Raises:
-            DeltaworksError: the stream cannot be read any more.
-        """
-        watched = self._watched.get(name)
-        if watched is None or watched.task.done():
-            watched = self._watched[name] = _Watched(self, last_batch)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_SILENCE_S), watched.told:
-                await watched.told.wait_for(lambda: watched.failed or watched.last not in (None, seen))
-                if watched.failed is not None:
-                    raise watched.failed
-                return watched.last
-        return None
-
-    async def close(self) -> None:
-        """Ends all looking."""
-        tasks = [watched.task for watched in self._watched.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class _Watched:
-    """A stream at which a task looks."""
-
-    def __init__(self, followers: Followers, last_batch: LastBatch) -> None:
-        self.told = asyncio.Condition()
+    def __init__(self, last_batch: LastBatch) -> None:
+        super().__init__()
+        self._last_batch = last_batch
         self.last: int | None = None
-        self.failed: DeltaworksError | None = None
-        self.task = asyncio.create_task(self._watch(followers, last_batch))
 
-    async def _watch(self, followers: Followers, last_batch: LastBatch) -> None:
-        while followers.number and self.failed is None:
-            try:
-                last = last_batch()
-            except DeltaworksError as error:
-                last, self.failed = None, error
-            if last != self.last or self.failed is not None:
-                self.last = last
-                async with self.told:
-                    self.told.notify_all()
-            await asyncio.sleep(_LOOK_S)
+    def look(self) -> bool:
+        before, self.last = self.last, self._last_batch()
+        return self.last != before
+
+    def is_other(self, seen: int | None) -> bool:
+        """Whether the last batch is another one than this."""
+        return self.last not in (None, seen)
 
 
 async def changes(
@@ -85,24 +43,23 @@ async def changes(
     looked at are told together.
 
     Args:
-        followers: of all streams.
+        followers: all of the server.
         name: of the stream.
         last_batch: the last batch that is committed.
         ask: asks for a value.
         last_id: `Last-Event-ID` of the request.
     """
-    followers.number += 1
-    try:
-        known = None if last_id is None else last_id.partition("-")[2]
-        seen: int | None = None
+    known = None if last_id is None else last_id.partition("-")[2]
+    seen: int | None = None
+    with followers.watched(name, lambda: _Batches(last_batch)).followed() as batches:
         while True:
             try:
-                if await followers.next_batch(name, last_batch, seen) is None:
-                    yield b":\n\n"
+                if not await batches.until(partial(batches.is_other, seen)):
+                    yield NOTHING_NEW
                     continue
                 found = ask()
             except StoreUnavailableError:
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_AGAIN_S)
                 continue
             except DeltaworksError:
                 return  # who asks again is told why
@@ -111,8 +68,6 @@ async def changes(
             if digest != known:
                 known = digest
                 yield b"id: %d-%s\ndata: %s\n\n" % (seen, digest.encode(), json_of(found))
-    finally:
-        followers.number -= 1
 
 
 def _without_batch(found: Any) -> tuple[Any, ...]:

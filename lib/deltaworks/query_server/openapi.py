@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from deltaworks.queries import StoreMetadata
 from deltaworks.query_server.parameters import Parameter
-from deltaworks.query_server.routes import MAX_KEYS, QUESTIONS, Question
+from deltaworks.query_server.routes import MAX_KEYS, QUESTIONS
 
 PIPELINES = "/pipelines"
 STORES = f"{PIPELINES}/{{pipeline}}/stores"
 STORE = f"{STORES}/{{store}}"
 STORE_CHANGES = f"{STORE}/changes"
 CHANGES = f"{STORE_CHANGES}/{{key:path}}"
+_LISTS: dict[str, tuple[str, Any]] = {
+    PIPELINES: ("The pipelines of which the token may read something.", list[str]),
+    STORES: ("The stores that the token may read.", list[StoreMetadata]),
+}
 _FOLLOWED = {
     CHANGES: "The value of a key, and each new one: server-sent events.",
     STORE_CHANGES: "What each batch changes in a table: server-sent events.",
@@ -51,22 +56,19 @@ def document(version: str) -> dict[str, Any]:
     Args:
         version: of deltaworks.
     """
-    questions = {
-        PIPELINES: Question("", "The pipelines of which the token may read something.", (), list[str], (), print),
-        STORES: Question("", "The stores that the token may read.", (), list[StoreMetadata], (), print),
-        **{f"{STORE}{question.path}": question for question in QUESTIONS},
-    }
-    types = [question.answer for question in questions.values()]
+    types = [answer for _, answer in _LISTS.values()] + [question.answer for question in QUESTIONS]
     schemas, components = msgspec.json.schema_components([*types, Trouble], ref_template="#/components/schemas/{name}")
-    paths: dict[str, Any] = {}
-    for (path, question), schema in zip(questions.items(), schemas, strict=False):
-        content = {"application/json": {"schema": schema}}
-        paths[_plain(path)] = {
-            "post" if question.takes_keys else "get": _operation(path, question, content, schemas[-1])
-        }
+    answers, paths = iter(schemas), {}
+    for path, (about, _) in _LISTS.items():
+        paths[path] = {"get": _operation(path, about, (), _json(next(answers)), schemas[-1])}
+    for question in QUESTIONS:
+        path = f"{STORE}{question.path}"
+        operation = _operation(path, question.about, question.parameters, _json(next(answers)), schemas[-1])
+        if question.takes_keys:
+            operation["requestBody"] = {"required": True, "content": _json({"type": "array", "maxItems": MAX_KEYS})}
+        paths[_plain(path)] = {"post" if question.takes_keys else "get": operation}
     for path, about in _FOLLOWED.items():
-        events = Question("", about, (), None, (), print)
-        paths[_plain(path)] = {"get": _operation(path, events, {"text/event-stream": {}}, schemas[-1])}
+        paths[_plain(path)] = {"get": _operation(path, about, (), {"text/event-stream": {}}, schemas[-1])}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Stores of running streams", "version": version},
@@ -79,24 +81,23 @@ def document(version: str) -> dict[str, Any]:
     }
 
 
-def _operation(path: str, question: Question, content: dict[str, Any], trouble: dict[str, Any]) -> dict[str, Any]:
+def _operation(
+    path: str, about: str, parameters: Sequence[Parameter], content: dict[str, Any], trouble: dict[str, Any]
+) -> dict[str, Any]:
     names = [name for name in ("pipeline", "store", "key") if f"{{{name}" in path]
     in_path = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
-    found: dict[str, Any] = {
-        "summary": question.about,
-        "parameters": [*in_path, *(_described(parameter) for parameter in question.parameters)],
+    return {
+        "summary": about,
+        "parameters": [*in_path, *map(_described, parameters)],
         "responses": {
             "200": {"description": "The answer.", "content": content},
-            **{
-                code: {"description": about, "content": {"application/json": {"schema": trouble}}}
-                for code, about in _FAILURES.items()
-            },
+            **{code: {"description": why, "content": _json(trouble)} for code, why in _FAILURES.items()},
         },
     }
-    if question.takes_keys:
-        keys = {"type": "array", "maxItems": MAX_KEYS}
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": keys}}}
-    return found
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
 
 
 def _described(parameter: Parameter) -> dict[str, Any]:

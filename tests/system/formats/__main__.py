@@ -12,11 +12,9 @@ red.
 from __future__ import annotations
 
 import random
-import shutil
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,14 +28,12 @@ from deltaworks import exits
 from deltaworks.config import FILE
 from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.control.topics import all_topics
-from deltaworks.kafka import admin
-from deltaworks.kafka.control_topic import control_topic
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import ports, schema_registry
 from deltaworks.stack.lifecycle import down, status, up
 from tests.support.live_stack import await_restart, kill_component, reachable
+from tests.system.breakages import not_missed
 from tests.system.formats import versions
 from tests.system.formats.checking import Expected, Switch, differences, expected, of_tables
 from tests.system.formats.flow import TOPIC, Flow
@@ -79,11 +75,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.project = self.work / "project"
-        (self.project / "jobs").mkdir(parents=True)
-        package, *others = self.settings.python_path
-        self.settings = replace(
-            self.settings, project=self.project, python_path=(package, self.project, *others), cores=2
-        )
+        self.settings = Project.empty(self.settings, self.project, cores=2).settings
         self.stream = StreamUnderKills(self.settings, self.work, job=JOB, mutation=self.mutation)
         login = schema_registry.credentials(self.settings)
         conf = {"url": login.url, "basic.auth.user.info": f"{login.user}:{login.password}"}
@@ -204,30 +196,18 @@ def whole(settings: Settings, folder: Path, *, mutation: str | None = None) -> R
     return run
 
 
-def begin_anew(settings: Settings) -> None:
-    """Nothing of an earlier run is there any more, but schemas of the registry."""
-    plan = pipeline.plan()
-    admin.delete_topics(settings.cluster, [*all_topics(pipeline, plan), control_topic(JOB)])
-    for folder in (settings.pipeline(JOB), settings.tables):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def main() -> int:
     """The check, and then the breakages."""
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="deltaworks-formats-") as name, stack(Path(name)) as settings:
-        run = whole(settings, Path(name) / "whole")
+    with tempfile.TemporaryDirectory(prefix="deltaworks-formats-") as folder, stack(Path(folder)) as settings:
+        run = whole(settings, Path(folder) / "whole")
         wrong, killed = list(run.wrong), run.killed
-        red = 0
-        for number, mutation in enumerate(BREAKAGES if not wrong else ()):
-            begin_anew(settings)
-            try:
-                said = whole(settings, Path(name) / f"broken-{number}", mutation=mutation).wrong
-            except AssertionError:
-                said = [traceback.format_exc(limit=1)]
-            print(f"without '{mutation}': {'RED' if said else 'GREEN'}", flush=True)
-            red += bool(said)
-            wrong += [] if said else [f"'{mutation}' is not missed"]
+        broken = () if wrong else BREAKAGES
+        green = not_missed(
+            settings, pipeline, broken, lambda name: whole(settings, Path(folder) / name, mutation=name).wrong
+        )
+        wrong += [f"'{mutation}' is not missed" for mutation in green]
+        red = len(broken) - len(green)
     kinds = ", ".join(f"{kind} {count}" for kind, count in killed.most_common())
     print(f"\n{killed.total()} SIGKILLs in {time.monotonic() - begun:.0f} s: {kinds}; {red} breakages red")
     exact = not wrong and killed.total() >= _KILLS_AT_LEAST

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,14 +22,13 @@ from pathlib import Path
 
 from confluent_kafka.admin import NewPartitions
 
-from deltaworks.control.topics import all_topics
 from deltaworks.kafka import admin
-from deltaworks.kafka.control_topic import control_topic
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import ports
 from deltaworks.stack.lifecycle import down, up
 from tests.support.live_stack import reachable
+from tests.system.breakages import begin_anew, not_missed
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.queries.asking import Asked, KeyFollower, StoreFollower, asking, differences
 from tests.system.queries.flow import KEYS, TOPIC, flowing
@@ -73,11 +71,8 @@ class Run:
     kills: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        project = self.work / "project"
-        (project / "jobs").mkdir(parents=True)
-        shutil.copy(Path(__file__).parent / "job" / f"{JOB}.py", project / "jobs")
-        package, *others = self.settings.python_path
-        self.settings = replace(self.settings, project=project, python_path=(package, project, *others), cores=2)
+        self.settings = Project.empty(self.settings, self.work / "project", cores=2).settings
+        shutil.copy(Path(__file__).parent / "job" / f"{JOB}.py", self.settings.project / "jobs")
         self.stream = StreamUnderKills(self.settings, self.work, job=JOB, mutation=self.mutation)
         (self.port,) = ports.free_ports(1)
         self.server: subprocess.Popen[str] | None = None
@@ -225,33 +220,23 @@ def stack(folder: Path) -> Iterator[Settings]:
         down(settings)
 
 
-def begin_anew(settings: Settings) -> None:
-    """Nothing of an earlier run is there any more."""
-    admin.delete_topics(settings.cluster, [*all_topics(pipeline, pipeline.plan()), control_topic(JOB)])
-    shutil.rmtree(settings.pipeline(JOB), ignore_errors=True)
-
-
 def main() -> int:
     """The check, and then the breakages."""
     begun, rng = time.monotonic(), random.Random(7)
     victims = [*("driver",) * 5, *("jvm",) * 5, *("worker",) * 6, *("server",) * 6]
     rng.shuffle(victims)
-    with tempfile.TemporaryDirectory(prefix="deltaworks-queries-") as name, stack(Path(name)) as settings:
-        run = whole(settings, Path(name) / "whole", victims)
-        begin_anew(settings)
-        second = operated(settings, Path(name) / "operated")
+    with tempfile.TemporaryDirectory(prefix="deltaworks-queries-") as folder, stack(Path(folder)) as settings:
+        run = whole(settings, Path(folder) / "whole", victims)
+        begin_anew(settings, pipeline)
+        second = operated(settings, Path(folder) / "operated")
         wrong, killed = [*run.wrong, *second.wrong], run.killed
         number = len(run.asked.answers) + len(second.asked.answers)
-        red = 0
-        for count, mutation in enumerate(BREAKAGES if not wrong else ()):
-            begin_anew(settings)
-            try:
-                said = whole(settings, Path(name) / f"broken-{count}", (), mutation=mutation).wrong
-            except AssertionError:
-                said = [traceback.format_exc(limit=1)]
-            print(f"without '{mutation}': {'RED' if said else 'GREEN'}", flush=True)
-            red += bool(said)
-            wrong += [] if said else [f"'{mutation}' is not missed"]
+        broken = () if wrong else BREAKAGES
+        green = not_missed(
+            settings, pipeline, broken, lambda name: whole(settings, Path(folder) / name, (), mutation=name).wrong
+        )
+        wrong += [f"'{mutation}' is not missed" for mutation in green]
+        red = len(broken) - len(green)
     kinds = ", ".join(f"{kind} {count}" for kind, count in killed.most_common())
     print(
         f"\n{number} answers compared; {killed.total()} SIGKILLs in {time.monotonic() - begun:.0f} s: {kinds}; "

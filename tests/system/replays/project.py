@@ -54,6 +54,13 @@ class Project:
         python_path = (package, folder, origin, *others)  # the tests are in the origin
         return cls(replace(settings, project=folder, python_path=python_path))
 
+    @classmethod
+    def empty(cls, settings: Settings, folder: Path, *, cores: int) -> Project:
+        """One without jobs, in a new folder."""
+        (folder / "jobs").mkdir(parents=True)
+        package, *others = settings.python_path
+        return cls(replace(settings, project=folder, python_path=(package, folder, *others), cores=cores))
+
     def deltaworks(self, *arguments: str, faults: Path | None = None) -> Answer:
         """A command, to its end; the arguments are those of `launch`."""
         process = self.launch(*arguments, faults=faults)
