@@ -22,6 +22,8 @@ from tests.system.queries.history import ALL, Offsets, Records
 _TIMEOUT_S = 30.0
 _BASE = "/pipelines/asked/stores"
 _MANY = 20
+_SHARES = {"key": 250, "keys": 50, "page": 25, "windows": 75, "user": 100, "next": 1}
+"""How often each kind of question is asked; `next` waits for a batch, and so as long as thousands of others take."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Client:
 
     def ask(self) -> None:
         """One question, chosen by chance."""
-        kind = self._rng.choices(("key", "keys", "page", "windows", "user", "next"), (50, 10, 5, 15, 20, 2))[0]
+        kind = self._rng.choices([*_SHARES], [*_SHARES.values()])[0]
         key = self._rng.choice(KEYS)
         keys: tuple[str, ...] = (key,)
         match kind:
