@@ -103,6 +103,9 @@ class Settings:
     """Cores that a stream may use; DELTAWORKS_CORES, else the cores of the machine."""
     driver_memory: str = "1g"
     """Heap of a stream's JVM, in Spark's notation; DELTAWORKS_DRIVER_MEMORY."""
+    serve_stores: str = "no"
+    """Whether `executors` of a cluster let `deltaworks store serve` read the stores beside them; `no` or `executors`,
+    DELTAWORKS_SERVE_STORES."""
     max_records_per_batch: int = 400_000
     """Maximum number of records in a micro-batch; DELTAWORKS_MAX_RECORDS_PER_BATCH."""
     max_bytes_per_batch: int = 256 * 1024 * 1024
@@ -194,6 +197,7 @@ class Settings:
             https_proxy=env.get("HTTPS_PROXY") or env.get("https_proxy") or None,
             cores=_number(env, "DELTAWORKS_CORES", os.cpu_count() or default.cores),
             driver_memory=env.get("DELTAWORKS_DRIVER_MEMORY") or default.driver_memory,
+            serve_stores=_choice(env, "DELTAWORKS_SERVE_STORES", default.serve_stores, ("no", "executors")),
             max_records_per_batch=_number(env, "DELTAWORKS_MAX_RECORDS_PER_BATCH", default.max_records_per_batch),
             max_bytes_per_batch=_number(env, "DELTAWORKS_MAX_BYTES_PER_BATCH", default.max_bytes_per_batch),
             query_memory_mb=_number(env, "DELTAWORKS_QUERY_MEMORY_MB", default.query_memory_mb),
@@ -278,6 +282,7 @@ class Settings:
             "DELTAWORKS_AIRFLOW_USERS": self.airflow_users,
             "DELTAWORKS_APPROVAL": None if self.approval == Settings.approval else self.approval,
             "DELTAWORKS_SPARK_TASKS": None if self.spark_tasks == Settings.spark_tasks else self.spark_tasks,
+            "DELTAWORKS_SERVE_STORES": None if self.serve_stores == Settings.serve_stores else self.serve_stores,
             "DELTAWORKS_SUPERVISOR": None if self.supervisor == Settings.supervisor else self.supervisor,
             config.ENVIRONMENT: self.values.environment,
         }

@@ -22,6 +22,7 @@ from deltaworks.control import batches, topics
 from deltaworks.control.checkpoint import CheckpointPlan, write_plan
 from deltaworks.control.intents import Intent, Intents, token
 from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.served import Place
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.files import files_in
 from deltaworks.kafka import admin, control_topic
@@ -35,6 +36,7 @@ from deltaworks.runtime.shard import Operator, run_shard
 from deltaworks.runtime.state.initial_state import with_initial_state
 from deltaworks.runtime.state.local_store import discard
 from deltaworks.runtime.state.recovery import CheckpointState
+from deltaworks.runtime.state.store_process import StoreServing
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.runtime.worker import Clients, HostConfig, KafkaClients, Worker
 from deltaworks.settings import Settings
@@ -69,6 +71,8 @@ class InProcessStream:
         clock: batch id -> its time, where the test does not say.
         commits: folder in which the test notes the batches that Spark has committed; None: the worker does not look.
         generation: of its driver.
+        serving: starts a server beside its stores, as on an executor; None: it needs none.
+        is_state_here: see `HostConfig`.
     """
 
     def __init__(
@@ -83,7 +87,12 @@ class InProcessStream:
         clock: Callable[[int], int] = lambda batch_id: _FIRST_WALL_MS + 1000 * batch_id,
         commits: Path | None = None,
         generation: int = 1,
+        serving: StoreServing | None = None,
+        is_state_here: bool = True,
     ) -> None:
+        self._serving, self._is_state_here = serving, is_state_here
+        self.places: dict[int, Place] = {}
+        """Route -> where its last batch had its stores."""
         query_id, shards = (query_id, shards) if switched_to is None else (switched_to.query_id, switched_to.shards)
         self.pipeline, self.settings, self.query_id, self.kafka = pipeline, settings, query_id, kafka
         self.paths = PipelinePaths.of(settings, pipeline.name)
@@ -311,7 +320,7 @@ class InProcessStream:
         faults.reach("driver.before_tasks")
         states = dict(self.states)
         flowing = list(plan_rows(self._source, intent, known := max(self._known, intent.batch)))
-        if not self._shown:
+        if not self._shown or self._serving is not None:
             self._shown = True
             flowing += show_rows(self._source, header_of(self._source, intent, known))
         for operator in self._routing.operators:
@@ -327,7 +336,9 @@ class InProcessStream:
         ]
         (plan,) = [row for row in flowing if row.kind == messages.BATCH]
         self.intents.require_same(intent, msgspec.msgpack.decode(plan.batch, type=BatchHeader).intent)
-        assert all(row.kind in (messages.RESULT, messages.BATCH) for row in flowing)
+        assert all(row.kind in messages.TO_DRIVER for row in flowing)
+        told = [row for row in flowing if row.kind == messages.PLACE]
+        self.places |= {row.route: msgspec.msgpack.decode(row.payload, type=Place) for row in told}
         return states, results
 
     def _run_shard(self, operator: Operator, inputs: list[Row], states: dict[TaskId, TaskState]) -> list[Row]:
@@ -397,6 +408,8 @@ class InProcessStream:
             exchange_partitions=self._exchange_partitions,
             commits=self._commits,
             is_read=True,
+            serving=self._serving,
+            is_state_here=self._is_state_here,
         )
         if self.kafka is None:
             control_topic.prepare(config.bootstrap, self.pipeline.name, self.tasks)

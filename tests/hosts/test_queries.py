@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -16,6 +16,7 @@ import pytest
 from deltaworks import JoinWindows, Materialized, Pipeline, SessionWindows, StreamsBuilder, TimeWindows
 from deltaworks.control.checkpoint import write_plan
 from deltaworks.control.intents import Intent
+from deltaworks.control.served import Announcer
 from deltaworks.errors import (
     ConfigurationError,
     IncompatibleCheckpointError,
@@ -33,10 +34,12 @@ from deltaworks.queries.questions import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
+from deltaworks.queries.sources import Announced
 from deltaworks.queries.stream import OpenStream
-from deltaworks.runtime.state import published
+from deltaworks.runtime.state import published, store_process
 from deltaworks.runtime.state.local_files import FORMAT, Note
 from deltaworks.runtime.state.recovery import local_path
+from deltaworks.runtime.state.store_process import StoreServing
 from deltaworks.settings import Settings
 from deltaworks.testing.topics import RawRecord
 from tests.hosts.in_process import InProcessStream
@@ -50,17 +53,50 @@ def counting(builder: StreamsBuilder) -> None:
 
 
 pipeline = Pipeline(name="counting", topology=counting)
+HERE, TOLD, EXECUTORS = "in a home of this machine", "told by the driver", "beside executors"
+
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def only(*places: str) -> Callable[[Test], Test]:
+    """A test that says nothing of other places."""
+
+    def marked(test: Test) -> Test:
+        setattr(test, "places", places)  # noqa: B010 (functions have no such attribute for a type checker)
+        return test
+
+    return marked
+
+
+@pytest.fixture(params=[HERE, TOLD, EXECUTORS], autouse=True)
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where stores are, and who says which batch is committed."""
+    found = str(request.param)
+    if found not in getattr(request.function, "places", (found,)):
+        pytest.skip(f"says nothing of stores {found}")
+    monkeypatch.setattr(Counting, "where", found)
+    if found != HERE:
+        monkeypatch.setattr("deltaworks.queries.stream.source_of", Announced)
+    return found
 
 
 class Counting(InProcessStream):
     """A count per key, in two tasks; the test says when Spark commits."""
 
+    where = HERE
+
     def __init__(self, home: Path, pipeline: Pipeline = pipeline, partitions: int = 2) -> None:
         self.topics = MemoryKafka({"in": partitions, "other": partitions})
         settings = replace(Settings.from_environment({}), home=home)
-        super().__init__(pipeline, settings, kafka=self.topics)
+        serving = StoreServing.of("127.0.0.1") if self.where == EXECUTORS else None
+        super().__init__(pipeline, settings, kafka=self.topics, serving=serving, is_state_here=self.where == HERE)
         self.notes = self.paths.current.spark / "commits"
         self.notes.mkdir(parents=True)
+        token = None if serving is None else serving.token
+        paths = self.paths
+        self.announcer = Announcer(paths.served, self.checkpoint, paths.current.local, self.routes, token=token)
+        paths.heartbeat.touch()
 
     def write(self, *keys: str) -> None:
         for key in keys:
@@ -73,7 +109,20 @@ class Counting(InProcessStream):
             self.commit()
 
     def commit(self) -> None:
-        (self.notes / str(self.batch_id - 1)).touch()
+        last = self.batch_id - 1
+        (self.notes / str(last)).touch()
+        intent = self.intents.get(last)
+        assert intent is not None
+        self.announcer.ended(intent, self.places)
+        self.announcer.committed(last)
+
+    def close(self) -> None:
+        """Ends the server, too."""
+        super().close()
+        server = store_process._children.pop(self.paths.current.local, None)
+        if server is not None:
+            server.kill()
+            server.wait()
 
     @contextmanager
     def asked(self, patience: timedelta = AT_ONCE) -> Iterator[Stream]:
@@ -153,6 +202,7 @@ def test_an_attempt_that_was_replaced_by_another_batch_of_the_same_id_is_never_s
     assert stream.count("a") == (1, 1)
 
 
+@only(HERE)
 def test_a_checkpoint_that_was_rewound_by_several_batches_says_nothing_until_they_are_there_again(
     stream: Counting,
 ) -> None:
@@ -183,7 +233,7 @@ def test_a_store_that_is_lost_is_not_taken_for_an_empty_one(stream: Counting, lo
 def test_after_a_restart_of_the_machine_an_idle_task_shows_its_store_again(stream: Counting) -> None:
     stream.batch("a", "a")
     stream.lose_worker()
-    for folder in stream.paths.current.local.iterdir():
+    for folder in stream.paths.current.local.glob("0-*"):
         (folder / "made.json").write_bytes(msgspec.json.encode(Note(FORMAT, "another boot")))
     with pytest.raises(StoreUnavailableError):
         stream.count("a")
@@ -386,6 +436,7 @@ def test_code_whose_stores_are_others_is_refused(stream: Counting) -> None:
         OpenStream(Pipeline(name="counting", topology=other), stream.settings)
 
 
+@only(HERE)
 def test_a_stream_that_has_never_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="'counting' has never run in this home"):
         OpenStream(pipeline, replace(Settings.from_environment({}), home=tmp_path))
@@ -422,6 +473,7 @@ def test_a_key_is_found_in_whatever_task_it_is(stream: Counting) -> None:
     assert (found.value, found.task) == (1, 1 - with_murmur2)
 
 
+@only(HERE)
 def test_a_checkpoint_that_gets_another_plan_is_read_with_it_or_not_at_all(stream: Counting) -> None:
     stream.batch("a")
     with stream.asked() as asked:
@@ -443,6 +495,7 @@ def test_stores_that_were_closed_are_not_opened_again(stream: Counting) -> None:
         counts.get("a")
 
 
+@only(HERE, TOLD)
 def test_a_second_one_in_a_process_says_to_share_the_first(stream: Counting) -> None:
     stream.batch("a")
     with stream.asked() as asked:

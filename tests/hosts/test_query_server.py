@@ -213,7 +213,7 @@ def test_a_key_is_followed_and_each_change_told_once(stream: Counting) -> None:
         with stream.asked() as opened:
             return opened.last_batch()
 
-    def ask() -> Any:
+    async def ask() -> Any:
         with stream.asked() as opened:
             return opened.store("counts").get("b")
 
@@ -246,9 +246,12 @@ def test_events_end_when_the_stream_cannot_be_read_any_more() -> None:
     def last_batch() -> int | None:
         raise ConfigurationError("The stores were closed.")
 
+    async def ask() -> None:
+        pass
+
     async def follow() -> list[bytes]:
         followers = Followers()
-        found = [event async for event in changes(followers, "counting", last_batch, lambda: None, None)]
+        found = [event async for event in changes(followers, "counting", last_batch, ask, None)]
         await followers.close()
         return found
 
@@ -273,7 +276,7 @@ class Followed:
 def test_a_store_is_followed_and_each_change_told_once(stream: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_changes, "_ROWS", 2)
 
-    def ask(min_batch: int | None) -> Any:
+    async def ask(min_batch: int | None) -> Any:
         with stream.asked() as opened:
             return opened.store("counts").changes(min_batch=min_batch)
 

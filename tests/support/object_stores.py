@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -98,7 +98,8 @@ class Faults:
         requests: the methods of all requests so far.
         between: called once, after the next request that is lost or fails after all has had its effect.
         done: what has happened so far.
-        by_chance: says what happens to a request of a method for which nothing is planned; None: nothing.
+        by_chance: says what happens to a request for which nothing is planned, by method and headers (in small
+            letters); None: nothing.
     """
 
     def __init__(self, endpoint: str, certificate: Path | None = None) -> None:
@@ -107,7 +108,7 @@ class Faults:
         self.requests: list[str] = []
         self.between: Callable[[], None] | None = None
         self.done: Counter[Fault] = Counter()
-        self.by_chance: Callable[[str], Fault | None] = lambda method: None
+        self.by_chance: Callable[[str, Mapping[str, str]], Fault | None] = lambda method, headers: None
         faults = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -149,7 +150,11 @@ class Faults:
         self.requests.append(method)
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         planned = self.planned.get(method)
-        fault = planned.popleft() if planned else self.by_chance(method)
+        fault = (
+            planned.popleft()
+            if planned
+            else self.by_chance(method, {name.lower(): value for name, value in handler.headers.items()})
+        )
         if fault is not None:
             self.done[fault] += 1
         if fault == "refused":

@@ -204,6 +204,11 @@ class PipelinePaths:
         return self.root / "heartbeat.json"
 
     @property
+    def served(self) -> Path:
+        """What readers of stores elsewhere need to know; see `control.served`."""
+        return self.root / "served.json"
+
+    @property
     def lease(self) -> Path:
         return self.root / "lease.json"
 

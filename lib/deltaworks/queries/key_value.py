@@ -40,17 +40,16 @@ class KeyValues(StoreView[K, V]):
 
     def get_many(self, keys: Sequence[K], *, min_batch: int | None = None) -> Several[K, V]:
         """The values of several keys, as of one batch; else as `get`."""
-        wanted = [(key, self._key(key)) for key in keys]
+        wanted = [self._key(key) for key in keys]
 
-        def entry(look: Look, key: K, data: bytes) -> Entry[K, V] | None:
-            raw, _ = self._first(look, data, lambda part: part.reader.get(data))
+        def entry(key: K, raw: bytes | None) -> Entry[K, V] | None:
             if raw is None:
                 return None
             value, timestamp_ms = self._value(raw)
             return Entry(key=key, value=value, timestamp_ms=timestamp_ms)
 
         def answer(look: Look) -> Several[K, V]:
-            return Several(entries=tuple(entry(look, key, data) for key, data in wanted), as_of=look.as_of)
+            return Several(entries=tuple(map(entry, keys, look.values(wanted))), as_of=look.as_of)
 
         return self._ask(answer, min_batch)
 

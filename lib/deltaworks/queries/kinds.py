@@ -60,14 +60,14 @@ def open_stream(name: str, settings: Settings | None = None, *, patience: timede
         patience: see `OpenStream`.
 
     Raises:
-        ConfigurationError: there is no such pipeline, it has never run, or its stores are on other machines.
+        ConfigurationError: there is no such pipeline, it has never run, or its executors do not serve their stores.
         IncompatibleCheckpointError: the stream runs other code.
     """
     settings = settings or Settings.from_environment()
-    if cluster.of(settings, name) is not None:
+    if cluster.of(settings, name) is not None and settings.serve_stores == "no":
         raise ConfigurationError(
-            f"The tasks of {name!r} run on a cluster, and so their stores are there: they cannot be read here.",
-            hint="queries need a stream whose tasks run in its driver; read its tables instead",
+            f"The tasks of {name!r} run on a cluster, and so their stores are there, where nobody serves them.",
+            hint='serve_stores = "executors" in deltaworks.toml, and deploy the stream again',
         )
     return Stream(jobs.load(settings, name), settings, patience=patience)
 

@@ -7,7 +7,6 @@ does not help for `patience`, it says so. So it is of one batch, whatever the nu
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +19,9 @@ from typing import Self, TypeVar
 import msgspec
 
 from deltaworks import clock
-from deltaworks.control.checkpoint import CheckpointPlan, stored_plan
-from deltaworks.control.intents import Intent, Intents
-from deltaworks.control.paths import CheckpointPaths, PipelinePaths
+from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, IncompatibleCheckpointError, NoSuchStoreError, StoreUnavailableError
-from deltaworks.files import files_in
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.migration import StoredSchemas
 from deltaworks.kernel.stores.build import Store, build_store
@@ -33,14 +29,11 @@ from deltaworks.kernel.stores.entries import TIME_BYTES
 from deltaworks.kernel.stores.state import ReversibleReader
 from deltaworks.kernel.stores.versioned import LATEST_MS
 from deltaworks.kernel.task_times import TASK_STORE, TaskTimes
-from deltaworks.object_path import ObjectPath
 from deltaworks.queries.answers import AsOf
-from deltaworks.queries.commits import Commits
 from deltaworks.queries.places import WHOLE, Places
-from deltaworks.runtime.global_tables import global_path
-from deltaworks.runtime.state.local_store import stores_of
-from deltaworks.runtime.state.recovery import local_path
-from deltaworks.runtime.state.task_reader import IntentOf, TaskReader, TaskState, unavailable
+from deltaworks.queries.remote import RemoteReader
+from deltaworks.queries.sources import Moment, Reader, Source, State, source_of
+from deltaworks.runtime.state.task_reader import IntentOf, unavailable
 from deltaworks.settings import Settings
 from deltaworks.topology import fingerprint
 from deltaworks.topology.plan import Plan
@@ -50,8 +43,6 @@ T = TypeVar("T")
 PATIENCE = timedelta(seconds=2)
 """How long an answer is tried, and a batch waited for."""
 _POLL_S = 0.002
-_BATCHES = 64
-"""Number of batches that are remembered."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +57,7 @@ class Owned:
 class Part:
     """A store of one task, as of the batch of an answer; valid within `OpenStream.ask`."""
 
-    def __init__(self, spec: StoreSpec, state: TaskState, task: int | None) -> None:
+    def __init__(self, spec: StoreSpec, state: State, task: int | None) -> None:
         self.task, self.state = task, state
         self.number = task or 0
         """In the order of rows that have the same key."""
@@ -82,6 +73,11 @@ class Part:
     def newest_ms(self) -> int:
         """The newest time ever put into a timed store."""
         return self._newest_ms
+
+    def values(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """What is at keys."""
+        reader = self.reader
+        return reader.get_many(keys) if isinstance(reader, RemoteReader) else [reader.get(key) for key in keys]
 
     def size(self) -> tuple[int, int, int | None]:
         """Entries, bytes on the disk, and the time of the oldest entry of a timed store."""
@@ -110,6 +106,22 @@ class Look:
     def parts_with(self, key: bytes) -> Iterator[Part]:
         """Those that may have a key, the likely one first."""
         return map(self._part, self._places.asked(key))
+
+    def values(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """What is at keys, in their order; each task is asked once, as long as the likely one has what it should."""
+        found: list[bytes | None] = [None] * len(keys)
+        asked = [self._places.asked(key) for key in keys]
+        waiting, turn = list(range(len(keys))), 0
+        while waiting:
+            of_task: dict[int, list[int]] = {}
+            for number in waiting:
+                of_task.setdefault(asked[number][turn], []).append(number)
+            for task, numbers in of_task.items():
+                for number, value in zip(numbers, self._part(task).values([keys[n] for n in numbers]), strict=True):
+                    found[number] = value
+            turn += 1
+            waiting = [number for number in waiting if found[number] is None and len(asked[number]) > turn]
+        return found
 
     def changes(self) -> list[tuple[bytes, bytes | None]] | None:
         """What the batch has changed in all tasks, in the order of keys; None: it is not known any more."""
@@ -141,13 +153,6 @@ class OpenStream:
         """
         self.pipeline, self.plan = pipeline, pipeline.plan()
         self._paths = PipelinePaths.of(settings, pipeline.name)
-        if isinstance(self._paths.lasting, ObjectPath):
-            raise ConfigurationError(
-                f"The state of {pipeline.name!r} is in an object store, and its stores are where its tasks run: they "
-                "cannot be read here.",
-                hint="queries need a stream with its home on this machine; read its tables instead",
-            )
-        self._pointer = str(self._paths.pointer)
         self._patience_s = patience.total_seconds()
         self._lock = threading.Lock()
         self._is_closed = False
@@ -215,7 +220,10 @@ class OpenStream:
         while True:
             try:
                 with self._lock:
-                    return self._current().answer(owned, min_batch, answer)
+                    checkpoint = self._current()
+                    if not checkpoint.source.is_elsewhere:
+                        return checkpoint.answer(owned, min_batch, answer)
+                return checkpoint.answer(owned, min_batch, answer)
             except StoreUnavailableError:
                 now_s = clock.ticks_s()
                 deadline_s = now_s + self._patience_s if deadline_s is None else deadline_s
@@ -226,70 +234,48 @@ class OpenStream:
     def last_batch(self) -> int | None:
         """The last batch that is committed; None: there is none."""
         with self._lock:
-            return self._current().last()
+            return self._current().source.moment().last()
+
+    def is_elsewhere(self) -> bool:
+        """Whether its stores are beside executors, so that an answer waits for other machines.
+
+        Raises:
+            StoreUnavailableError: nobody knows yet.
+        """
+        with self._lock:
+            return self._current().source.is_elsewhere
 
     def _current(self) -> _Checkpoint:
-        """The checkpoint that runs: a handover or a rescale switches to another one, and a start may renew its plan."""
         if self._is_closed:
             raise ConfigurationError(f"The stores of {self.pipeline.name!r} were closed.", hint="queries.open(...)")
         known = self._checkpoint
-        if known is None or known.stamp != (_stamp(self._pointer), _stamp(known.path)):
+        if known is None or not known.source.is_current():
             if known is not None:
                 known.close()
             self._checkpoint = None
-            pointer, current = _stamp(self._pointer), self._paths.current
-            known = _Checkpoint(self.pipeline.name, self.plan, current, (pointer, _stamp(str(current.plan))))
-            self._checkpoint = known
+            source = source_of(self.pipeline.name, self._paths)
+            known = self._checkpoint = _Checkpoint(self.pipeline.name, self.plan, source)
         return known
 
 
-_Stamp = tuple[int, int] | None
-
-
-def _stamp(file: str) -> _Stamp:
-    """Changes whenever a file is replaced; None: there is none."""
-    try:
-        found = os.stat(file)  # noqa: PTH116 (it is called for every answer)
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns
-
-
 class _Checkpoint:
-    """The stores of one checkpoint, with the batches that are committed in it."""
+    """The stores of one checkpoint."""
 
-    def __init__(self, name: str, plan: Plan, paths: CheckpointPaths, stamp: tuple[_Stamp, _Stamp]) -> None:
-        self.path, self.stamp = str(paths.plan), stamp
-        stored = stored_plan(paths.plan)
-        if stored is None:
-            raise ConfigurationError(
-                f"{name!r} has never run in this home: there is no {paths.plan}.", hint=f"deltaworks deploy {name}"
-            )
-        different = fingerprint.differences(stored.fingerprint, plan.fingerprint())
+    def __init__(self, name: str, plan: Plan, source: Source) -> None:
+        different = fingerprint.differences(source.plan.fingerprint, plan.fingerprint())
         if different:
+            source.close()
             raise IncompatibleCheckpointError(
                 "\n  ".join([f"The stores of {name!r} were written by another plan than this code has:",
                              *map(str, different)]),
                 hint="ask with the code that the stream runs",
             )  # fmt: skip
-        self.plan: CheckpointPlan = stored
-        self._topology = plan
+        self.source, self.plan, self._topology = source, source.plan, plan
         self._places: dict[str, Places] = {}
-        self._local = paths.local
-        self._intents = Intents(files_in(paths.intents))
-        self._commits = Commits(paths.spark / "commits")
-        self._batches: dict[int, _Batch] = {}
-        self._readers: dict[tuple[int, int | None], TaskReader] = {}
-        """By stage and task; None: a global stage."""
         self._parts: dict[tuple[str, int | None], tuple[object, Part]] = {}
 
     def close(self) -> None:
-        for reader in self._readers.values():
-            reader.close()
-
-    def last(self) -> int | None:
-        last = self._commits.last()
-        return None if last is None else last + self.plan.first_batch
+        self.source.close()
 
     def places(self, owned: Owned) -> Places:
         """The tasks of a store."""
@@ -303,87 +289,46 @@ class _Checkpoint:
         return found
 
     def answer(self, owned: Owned, min_batch: int | None, answer: Callable[[Look], T]) -> T:
-        batch = self.last()
+        moment = self.source.moment()
+        batch = moment.last()
         if batch is None:
             raise unavailable("no batch of the stream's checkpoint is committed yet")
         if min_batch is not None and batch < min_batch:
             raise unavailable(f"batch {min_batch} is not committed yet; the last one is {batch}")
-        begun: list[TaskReader] = []
+        begun: list[Reader] = []
         try:
             look = self._look_at_global if owned.is_global else self._look
-            return answer(look(owned, batch, begun))
+            return answer(look(owned, moment, batch, begun))
         finally:
             for reader in begun:
                 reader.end()
 
-    def _look(self, owned: Owned, batch: int, begun: list[TaskReader]) -> Look:
+    def _look(self, owned: Owned, moment: Moment, batch: int, begun: list[Reader]) -> Look:
         opened: dict[int, Part] = {}
 
         def part(task: int) -> Part:
             found = opened.get(task)
             if found is None:
-                reader = self._reader(owned, task)
+                reader = moment.reader(owned.stage, task)
                 begun.append(reader)
-                state = reader.begin(batch, self._digest)
+                state = reader.begin(batch, moment.digest)
                 found = opened[task] = self._part(owned.spec, state, task)
             return found
 
-        return Look(self._known_batch(batch).as_of, self.places(owned), part, self._digest)
+        return Look(moment.as_of(batch), self.places(owned), part, moment.digest)
 
-    def _look_at_global(self, owned: Owned, batch: int, begun: list[TaskReader]) -> Look:
+    def _look_at_global(self, owned: Owned, moment: Moment, batch: int, begun: list[Reader]) -> Look:
         """A global table has the state of its own offsets, whatever batch is in process."""
-        reader = self._reader(owned, None)
+        reader = moment.reader(owned.stage, None)
         begun.append(reader)
         state = reader.begin_newest()
         part = self._part(owned.spec, state, None)
         offsets = msgspec.msgpack.decode(state.version.nonce, type=Offsets)
-        as_of = msgspec.structs.replace(self._known_batch(batch).as_of, offsets=offsets)
-        return Look(as_of, self.places(owned), lambda _: part, self._digest)
+        as_of = msgspec.structs.replace(moment.as_of(batch), offsets=offsets)
+        return Look(as_of, self.places(owned), lambda _: part, moment.digest)
 
-    def _reader(self, owned: Owned, task: int | None) -> TaskReader:
-        at = (owned.stage.index, task)
-        found = self._readers.get(at)
-        if found is None:
-            stage = owned.stage
-            folder = global_path(self._local, stage) if task is None else local_path(self._local, stage.index, task)
-            found = self._readers[at] = TaskReader(folder, stores_of(stage))
-        return found
-
-    def _part(self, spec: StoreSpec, state: TaskState, task: int | None) -> Part:
+    def _part(self, spec: StoreSpec, state: State, task: int | None) -> Part:
         known = self._parts.get((spec.name, task))
         if known is None or known[0] != state.identity:
             known = self._parts[spec.name, task] = state.identity, Part(spec, state, task)
         return known[1]
-
-    def _known_batch(self, batch: int) -> _Batch:
-        found = self._batch(batch)
-        if found is None:
-            raise unavailable(f"the intent of batch {batch} is gone")
-        return found
-
-    def _digest(self, batch: int) -> str | None:
-        found = self._batch(batch)
-        return None if found is None else found.intent
-
-    def _batch(self, batch: int) -> _Batch | None:
-        """A committed batch, whose intent nobody replaces any more."""
-        found = self._batches.get(batch)
-        if found is None and (intent := self._intents.get(batch)) is not None:
-            while len(self._batches) >= _BATCHES:
-                del self._batches[next(iter(self._batches))]
-            found = self._batches[batch] = _Batch.of(intent)
-        return found
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """What is remembered of a batch."""
-
-    intent: str
-    """The digest."""
-    as_of: AsOf
-
-    @classmethod
-    def of(cls, intent: Intent) -> _Batch:
-        offsets = {topic: parts for topic, parts in intent.end.items() if not topic.startswith("!")}
-        return cls(intent.digest, AsOf(batch=intent.batch, time_ms=intent.clock_ms, offsets=offsets))

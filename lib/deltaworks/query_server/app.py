@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -22,7 +23,7 @@ from deltaworks.errors import (
     StoreQueryError,
     StoreUnavailableError,
 )
-from deltaworks.queries import KeyValues, VersionedValues
+from deltaworks.queries import Changes, KeyValues, VersionedValues
 from deltaworks.query_server.access import (
     Access,
     ForbiddenError,
@@ -75,7 +76,8 @@ def application(streams: Streams, access: Access) -> Starlette:
             question.require_kind(view)
             given = read(question.parameters, request.query_params)
             text = (await _body(request)) if question.takes_keys else request.path_params.get("key", "")
-            return _json(await streams.answer(lambda: question.ask(view, text, given)))
+            name = request.path_params["pipeline"]
+            return _json(await streams.answer(name, lambda: question.ask(view, text, given)))
 
         return endpoint
 
@@ -85,11 +87,11 @@ def application(streams: Streams, access: Access) -> Starlette:
             raise StoreQueryError(f"Keys of the store {view.name!r} have windows or sessions: they cannot be followed.")
         read((), request.query_params)
         require_room()
-        key = view.key_of_text(request.path_params["key"])
-        await streams.answer(lambda: view.get(key))  # what is wrong is said before the first event
-        name = request.path_params["pipeline"]
+        key, name = view.key_of_text(request.path_params["key"]), request.path_params["pipeline"]
+        ask = partial(streams.once, name, lambda: view.get(key))
+        await streams.answer(name, lambda: view.get(key))  # what is wrong is said before the first event
         stream, last_id = await streams.stream(name), request.headers.get("last-event-id")
-        return _events(changes(followers, name, stream.last_batch, lambda: view.get(key), last_id))
+        return _events(changes(followers, name, stream.last_batch, ask, last_id))
 
     async def follow_store(request: Request) -> Response:
         view = await _view(streams, access, request)
@@ -99,9 +101,13 @@ def application(streams: Streams, access: Access) -> Starlette:
         require_room()
         last_id = request.headers.get("last-event-id")
         place = None if last_id is None else place_of(last_id)
-        await streams.answer(view.changes)  # what is wrong is said before the first event
-        store = request.path_params["pipeline"], view.name
-        batches = followers.watched(store, lambda: Batches(lambda batch: view.changes(min_batch=batch)))
+        name = request.path_params["pipeline"]
+        await streams.answer(name, view.changes)  # what is wrong is said before the first event
+
+        def changed(batch: int | None) -> Awaitable[Changes[Any, Any]]:
+            return streams.once(name, lambda: view.changes(min_batch=batch))
+
+        batches = followers.watched((name, view.name), lambda: Batches(changed))
         return _events(events(batches, place))
 
     def require_room() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ class _Batches(Watched):
         self._last_batch = last_batch
         self.last: int | None = None
 
-    def look(self) -> bool:
+    async def look(self) -> bool:
         before, self.last = self.last, self._last_batch()
         return self.last != before
 
@@ -34,7 +34,7 @@ class _Batches(Watched):
 
 
 async def changes(
-    followers: Followers, name: str, last_batch: LastBatch, ask: Callable[[], Any], last_id: str | None
+    followers: Followers, name: str, last_batch: LastBatch, ask: Callable[[], Awaitable[Any]], last_id: str | None
 ) -> AsyncGenerator[bytes, None]:
     """Events with the answer to a question: the one of now, and after each batch that has changed it, the new one.
 
@@ -57,7 +57,7 @@ async def changes(
                 if not await batches.until(partial(batches.is_other, seen)):
                     yield NOTHING_NEW
                     continue
-                found = ask()
+                found = await ask()
             except StoreUnavailableError:
                 await asyncio.sleep(_AGAIN_S)
                 continue

@@ -32,7 +32,7 @@ class Watched(ABC):
         self.task = asyncio.create_task(self._watch())
 
     @abstractmethod
-    def look(self) -> bool:
+    async def look(self) -> bool:
         """Whether there is something new.
 
         Raises:
@@ -68,7 +68,7 @@ class Watched(ABC):
     async def _watch(self) -> None:
         while self._failed is None and (self.followers or clock.ticks_s() < self._left_s + self._kept_s):
             try:
-                is_new = self.look()
+                is_new = await self.look()
             except StoreUnavailableError:
                 is_new = False
             except DeltaworksError as error:

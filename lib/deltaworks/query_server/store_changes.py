@@ -8,7 +8,7 @@ it. If a batch is not remembered, an event `gap` says so: then the store has to 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from deltaworks.queries import Changes
 from deltaworks.query_server.following import NOTHING_NEW, Watched
 from deltaworks.query_server.routes import json_of
 
-Ask = Callable[[int | None], Changes[Any, Any]]
+Ask = Callable[[int | None], Awaitable[Changes[Any, Any]]]
 """Asks what the last committed batch has changed; gets the first batch that counts."""
 Place = tuple[int, int]
 """Batch and number of an event."""
@@ -37,8 +37,8 @@ class Batches(Watched):
         self._ask = ask
         self.remembered: deque[Changes[Any, Any]] = deque(maxlen=_BATCHES)
 
-    def look(self) -> bool:
-        self.remembered.append(self._ask(self.remembered[-1].as_of.batch + 1 if self.remembered else None))
+    async def look(self) -> bool:
+        self.remembered.append(await self._ask(self.remembered[-1].as_of.batch + 1 if self.remembered else None))
         return True
 
     def behind(self, place: Place | None) -> list[Changes[Any, Any]]:

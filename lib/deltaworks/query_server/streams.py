@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TypeVar
 
@@ -16,6 +17,8 @@ from deltaworks.settings import Settings
 
 R = TypeVar("R")
 _POLL_S = 0.002
+_THREADS = 32
+"""Questions that wait for other machines at once."""
 
 
 class Streams:
@@ -33,6 +36,7 @@ class Streams:
         self.names, self._open_stream, self._patience_s = names, open_stream, patience_s
         self._open: dict[str, Stream] = {}
         self._opening = asyncio.Lock()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="elsewhere")
 
     @classmethod
     def of(cls, settings: Settings, *, patience_s: float) -> Streams:
@@ -60,8 +64,12 @@ class Streams:
                     self._open[name] = await asyncio.to_thread(self._open_stream, name)
         return self._open[name]
 
-    async def answer(self, question: Callable[[], R]) -> R:
+    async def answer(self, name: str, question: Callable[[], R]) -> R:
         """The answer to a question, which is asked again while the store cannot be read.
+
+        Args:
+            name: of the pipeline.
+            question: asks one of its stores.
 
         Raises:
             StoreUnavailableError: for longer than the patience lasts.
@@ -69,7 +77,7 @@ class Streams:
         deadline_s: float | None = None
         while True:
             try:
-                return question()
+                return await self.once(name, question)
             except StoreUnavailableError:
                 now_s = clock.ticks_s()
                 deadline_s = now_s + self._patience_s if deadline_s is None else deadline_s
@@ -77,8 +85,19 @@ class Streams:
                     raise
             await asyncio.sleep(_POLL_S)
 
+    async def once(self, name: str, question: Callable[[], R]) -> R:
+        """The answer to a question, or why there is none. One that waits for other machines is asked by a thread.
+
+        Raises:
+            StoreUnavailableError: the store cannot be read now.
+        """
+        if (await self.stream(name)).is_elsewhere():
+            return await asyncio.get_running_loop().run_in_executor(self._threads, question)
+        return question()
+
     def close(self) -> None:
         """Lets go of all stores."""
         for stream in self._open.values():
             stream.close()
         self._open.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)

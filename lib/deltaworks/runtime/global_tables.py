@@ -60,7 +60,7 @@ class GlobalTables:
         self._lock = _lock(root, generation)
         with alone(self._lock):
             self.tables = [
-                GlobalTable(stage, pipeline, LocalStore.copy(global_path(root, stage), stores_of(stage)), connect)
+                GlobalTable(stage, pipeline, LocalStore.copy(global_path(root, stage.index), stores_of(stage)), connect)
                 for stage in plan.global_stages
             ]
 
@@ -107,9 +107,9 @@ def _lock(root: Path, generation: int) -> Path:
     return root / f"global-{generation}.lock"
 
 
-def global_path(root: Path, stage: Stage) -> Path:
+def global_path(root: Path, stage: int) -> Path:
     """The folder of a global stage's local store."""
-    return root / f"global-{stage.index}"
+    return root / f"global-{stage}"
 
 
 class Kept(Protocol):

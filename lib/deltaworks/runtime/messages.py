@@ -39,6 +39,10 @@ TOLD = 4
 """`packed` files with what the driver tells the task of its tables; only if it is on another machine."""
 SHOW = 5
 """Tasks of the shard that have nothing to do show readers of stores which batch theirs are of; empty payload."""
+PLACE = 6
+"""msgpack `control.served.Place`: where the stores of the shard's tasks are, for the driver."""
+TO_DRIVER = frozenset({RESULT, BATCH, PLACE})
+"""What tasks pass on."""
 
 Told = dict[str, dict[str, bytes]]
 """Table -> name of a file -> content; see `lakehouse.page_index`."""

@@ -77,9 +77,10 @@ def run_shard(
     """
     waiting: dict[TaskId, Inputs] = {}
     batch: BatchHeader | None = None
+    shown: Row | None = None
     header = b""
     for row in rows:
-        if row.kind in (messages.RESULT, messages.BATCH):
+        if row.kind in messages.TO_DRIVER:
             yield row
             continue
         if batch is None:
@@ -96,14 +97,19 @@ def run_shard(
             worker.told[row.stage, row.task] = bytes(row.payload)
             continue
         if row.kind == messages.SHOW:
-            for task in worker.tasks_of(row.route, operator.stages):
-                worker.show(task, committed(task), batch)
+            shown = row
             continue
         inputs = waiting.setdefault((row.stage, row.task), Inputs())
         if row.kind == messages.EXCHANGE:
             inputs.exchanges.append(msgspec.msgpack.decode(row.payload, type=RecordBatch))
         else:
             inputs.ranges += msgspec.msgpack.decode(row.payload, type=list[Range])
+    if batch is not None and shown is not None:
+        for task in worker.tasks_of(shown.route, operator.stages):
+            if task not in waiting:
+                worker.show(task, committed(task), batch)
+        if (place := worker.place()) is not None:
+            yield shown._replace(kind=messages.PLACE, payload=_encode(place))
     if batch is None or not waiting:
         return
     worker.open_globals(batch.position)

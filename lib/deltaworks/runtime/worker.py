@@ -24,6 +24,7 @@ import msgspec
 from deltaworks import faults
 from deltaworks.config import Kafka
 from deltaworks.control import fence
+from deltaworks.control.served import Place
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import StateError
 from deltaworks.kafka import control_topic
@@ -58,6 +59,8 @@ from deltaworks.runtime.state.recovery import (
     open_store,
     same_version,
 )
+from deltaworks.runtime.state.store_process import StoreServing
+from deltaworks.runtime.state.store_requests import GLOBAL
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.topology.archives import Archives
 from deltaworks.topology.plan import Plan
@@ -97,7 +100,11 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Folder in which Spark notes the batches that it has committed, so that changes reach the local stores although no
     other batch follows; None: nobody looks."""
     is_read: bool = False
-    """Whether processes of this machine read the stores (`queries`)."""
+    """Whether the stores are read by other processes (`queries`)."""
+    serving: StoreServing | None = None
+    """How the server beside the stores of an executor is started; None: there is none."""
+    is_state_here: bool = True
+    """The stream's state is on this machine, so nobody has gone on with it elsewhere."""
     fault_hook: str | None = None
     """`module:function`, called once per process (tests only)."""
 
@@ -221,6 +228,8 @@ class Worker:
     told: dict[TaskId, bytes] = field(default_factory=dict)
     """What the driver's machine has sent for the tasks of this batch, see `messages.TOLD`."""
     _applier: Applier | None = None
+    _shown: dict[TaskId, StateVersion] = field(default_factory=dict)
+    """The versions that this process has shown to readers."""
 
     def open_globals(self, position: bytes | None) -> None:
         """Brings the global tables to the position that they have in this batch."""
@@ -281,28 +290,49 @@ class Worker:
     def publish(
         self, task: TaskId, batch: BatchHeader, versions: tuple[StateVersion, StateVersion], chunks: Sequence[bytes]
     ) -> None:
-        """Shows readers of stores on this machine what a task has changed, before Spark can commit the batch.
-
-        Nobody reads the stores of an executor of a cluster.
-        """
+        """Shows readers of stores what a task has changed, before Spark can commit the batch."""
         if self.config.is_read:
             published.write(local_path(self.config.local_folder, *task), batch.id, batch.intent, versions, chunks)
+            self._shown[task] = versions[1]
 
     def show(self, task: TaskId, committed: CheckpointState, batch: BatchHeader) -> None:
-        """Says which batch the store of a task is of, if nothing says it yet; that of an idle task is not filled again.
+        """Says which batch the store of an idle task is of, if nothing says it yet, or something older.
+
+        On an executor the store is filled, if it has to be: the task may have been elsewhere until now. On the driver's
+        machine it is left to the next batch of the task.
 
         Args:
             task: which one.
             committed: its state before the batch.
-            batch: the batch in process, of which the task may have a part or not.
+            batch: the batch in process, of which the task has no part yet.
         """
-        folder = local_path(self.config.local_folder, *task)
-        if not (self.config.is_read and self.plan.stages[task[0]].stateful) or published.is_there(folder):
+        config, folder = self.config, local_path(self.config.local_folder, *task)
+        if not (config.is_read and self.plan.stages[task[0]].stateful):
+            return
+        if config.is_state_here and published.is_there(folder):
             return
         version = (committed.header() or NOTHING).version
+        if self._shown.get(task) == version:
+            return
         with suppress(StateError):  # then the next batch of the task fills it again
+            if config.serving is not None:
+                self.open(task, committed)
             if same_version(self.task(*task).local.version(), version):
                 published.write(folder, batch.id - 1, "", (version, version))
+                self._shown[task] = version
+            else:
+                published.remove(folder)
+
+    def place(self) -> Place | None:
+        """Where the server beside the stores is; None: they need none."""
+        if self.config.serving is None:
+            return None
+        return self.config.serving.place(self.config.local_folder, self._stores)
+
+    @cached_property
+    def _stores(self) -> dict[str, dict[str, bool]]:
+        stages = {str(stage.index): stores_of(stage) for stage in self.plan.stages}
+        return stages | {f"{GLOBAL}{stage.index}": stores_of(stage) for stage in self.plan.global_stages}
 
     def tasks_of(self, shard: int, stages: Collection[int]) -> list[TaskId]:
         """The tasks of some stages that a shard hosts."""
@@ -319,7 +349,7 @@ class Worker:
             self.globals.close()
             self.globals = None
         for stage in self.plan.global_stages:
-            discard(global_path(root, stage))
+            discard(global_path(root, stage.index))
 
     def task(self, stage: int, task: int) -> HostedTask:
         """The collector, stores and kernel of a task, made on first use."""

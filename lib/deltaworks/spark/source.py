@@ -137,6 +137,8 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The losses that the stream may go on with."""
     sliced_batch: int | None = None
     """A batch that its tasks read in slices; see `oversized`."""
+    shows_always: bool = False
+    """In every batch, tasks say where their stores are."""
     may_grow: tuple[str, ...] = ()
     """Topics that may get a multiple of their partitions: the stream goes on with those that it knows."""
 
@@ -160,6 +162,7 @@ def source_config(
     sliced_batch: int | None = None,
     may_grow: tuple[str, ...] = (),
     elsewhere: bool = False,
+    shows_always: bool = False,
 ) -> SourceConfig:
     """The planner's configuration for a pipeline.
 
@@ -181,6 +184,7 @@ def source_config(
         sliced_batch: likewise.
         may_grow: likewise.
         elsewhere: tasks run on other machines.
+        shows_always: see `SourceConfig`.
     """
     idle, routes = pipeline.max_task_idle, routing.by_task()
     stages = tuple(
@@ -224,6 +228,7 @@ def source_config(
         first_clock_ms=first_clock_ms,
         accepted=accepted or Accepted(),
         sliced_batch=sliced_batch,
+        shows_always=shows_always,
         may_grow=may_grow,
     )
 
@@ -467,7 +472,7 @@ class KafkaRangesReader(_Rows, SupportsTriggerAvailableNow):
         if batch != self._planned:
             self._require_topics_of(intent)
         rows = [*plan_rows(self._config, intent, known := max(self.known, batch)), *self._told(intent, known)]
-        if not self._shown:
+        if not self._shown or self._config.shows_always:
             self._shown = True
             rows += show_rows(self._config, header_of(self._config, intent, known))
         return [InputPartition(rows)]
@@ -620,7 +625,8 @@ def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[Row]
 
 
 def show_rows(config: SourceConfig, header: bytes) -> list[Row]:
-    """A row for each shard, in the first batch that a driver plans: its tasks show readers their stores.
+    """A row for each shard, in the first batch that a driver plans: its tasks show readers their stores. If these are
+    beside executors, tasks wander, so every batch has such rows.
 
     A task that has no records for long would otherwise say nothing, and nobody could know that its store is empty.
     """

@@ -41,6 +41,7 @@ from deltaworks.control.intents import Intent, token
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter, SilentReporter
+from deltaworks.control.served import Announcer, Place
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import FencedError, KafkaReadError, TransientError
 from deltaworks.faults import reach
@@ -54,6 +55,7 @@ from deltaworks.runtime.batches import oversized, sizes
 from deltaworks.runtime.batches.sizes import RecordSizes
 from deltaworks.runtime.health import Health
 from deltaworks.runtime.messages import BatchHeader, TaskResult
+from deltaworks.runtime.state.store_process import StoreServing
 from deltaworks.runtime.worker import HostConfig
 from deltaworks.settings import Settings
 from deltaworks.spark import class_data, failures, forking, handover, s3a, session, widening
@@ -164,9 +166,15 @@ class StreamDriver:
         self._cluster = settings.cluster_of(pipeline.name)
         self._elsewhere = cluster.of(settings, pipeline.name) is not None
         """Tasks run on other machines."""
+        self._serving: StoreServing | None = None
+        """How servers beside the stores of executors are started."""
+        self._announcer: Announcer | None = None
+        """Tells readers of stores what they cannot see on this machine."""
         self._code = "" if settings.code is None else settings.code.name
         self._planned_by = self._drain
         """While this file exists, the source plans no new batch."""
+        self._first_batch = 0
+        """Id of Spark's batch 0."""
         self._batch: int | None = None
         """In process."""
         self._sizes = RecordSizes(sizes.read(self._current.sizes))
@@ -246,7 +254,7 @@ class StreamDriver:
 
     def _begin(self, begun: Begun, *, finish_batch: bool) -> None:
         self._current = self._paths.current
-        self._intents = begun.intents
+        self._intents, self._first_batch = begun.intents, begun.checkpoint.first_batch
         self._health.begin(begun.checkpoint.query_id)
         if finish_batch:
             self._planned_by = self._paths.finishing(self._generation)
@@ -306,6 +314,7 @@ class StreamDriver:
         handlers = self._handle_signals()
         try:
             self._supervise(query, committer)
+            self._tell_committed(query)
         except StreamingQueryException as error:
             raise failures.as_error(error) from error
         finally:
@@ -341,9 +350,15 @@ class StreamDriver:
         checkpoint = begun.checkpoint
         routing = Routes.of(self._plan, checkpoint.tasks, checkpoint.shards)
         routes = routing.by_task()
+        if self._elsewhere and self._settings.serve_stores == "executors":
+            self._serving = StoreServing.of(str(spark.sparkContext.getConf().get("spark.driver.host")))
         source = self._source(routing, begun)
         self._planner = KafkaRangesReader(source)
         told = self._sent_settings()
+        is_state_here = not isinstance(self._current.root, ObjectPath)
+        if not is_state_here:
+            token = None if self._serving is None else self._serving.token
+            self._announcer = Announcer(self._paths.served, checkpoint, self._current.local, routes, token=token)
         config = HostConfig(
             # Hooks belong to the driver: what they hold need not be sent to workers.
             pipeline=cloudpickle.dumps(  # type: ignore[no-untyped-call]
@@ -361,7 +376,9 @@ class StreamDriver:
             first_batch=checkpoint.first_batch,
             initial_state=None if checkpoint.initial_state is None else self._current.root / checkpoint.initial_state,
             commits=self._current.spark / "commits",
-            is_read=not self._elsewhere and not isinstance(self._current.root, ObjectPath),
+            is_read=not self._elsewhere or self._serving is not None,
+            serving=self._serving,
+            is_state_here=is_state_here,
             fault_hook=self._settings.fault_hook,
         )
         frame = spark.readStream.format("kafka_ranges").options(**offsets_option(source)).load()
@@ -394,6 +411,7 @@ class StreamDriver:
             sliced_batch=begun.sliced_batch,
             may_grow=self._may_grow(),
             elsewhere=self._elsewhere,
+            shows_always=self._serving is not None,
         )
 
     def _may_grow(self) -> tuple[str, ...]:
@@ -411,6 +429,8 @@ class StreamDriver:
         reach("driver.before_tasks")
         fence.check(self._paths.fence, self._generation, self._pipeline.name)
         begun.watch.check()
+        if self._announcer is not None:
+            self._announcer.committed(batch_id - 1)  # else there would be no other batch
         intent = self._intents.require(batch_id)
         rows = frame.collect()
         reach("driver.after_tasks")
@@ -443,6 +463,9 @@ class StreamDriver:
             for size in result.counts.sizes:
                 self._sizes.read(size.topic, size.records, size.size_bytes)
         sizes.write(self._current.sizes, self._sizes)
+        if self._announcer is not None:
+            places = {r.route: msgspec.msgpack.decode(r.payload, type=Place) for r in rows if r.kind == messages.PLACE}
+            self._announcer.ended(intent, places)
         self._plan_next_tick()
         records = sum(result.counts.records_in for result in results)
         self._health.batch_ended(batch_id, records, clock.ticks_s() - started, committer.stale_snapshots)
@@ -472,6 +495,7 @@ class StreamDriver:
         while query.isActive:
             if self._health.state == "starting" and self._has_planned(query):
                 self._health.write("running")
+            self._tell_committed(query)
             if self._stop.is_set() or self._reporter.asked_to_drain():
                 self._drain.touch()
                 self._stop.clear()
@@ -494,6 +518,14 @@ class StreamDriver:
     def _has_planned(self, query: StreamingQuery) -> bool:
         """Whether the query knows its first step, a batch or none yet: refusals to go on come before that."""
         return self._batch is not None or query.status["message"].startswith("Waiting for")
+
+    def _tell_committed(self, query: StreamingQuery) -> None:
+        """Tells readers of stores of a batch that Spark has committed: then it says how the batch went."""
+        if self._announcer is None or not self._announcer.waits:
+            return
+        told = query.lastProgress
+        if told is not None and "addBatch" in told["durationMs"]:
+            self._announcer.committed(self._first_batch + told["batchId"])
 
     def _obey(self, committer: TableCommitter) -> None:
         """Carries out publications and rollbacks between the commits of two batches."""

@@ -26,11 +26,12 @@ S3 = '[s3]\nregion = "eu-1"\naccess_key = "a"\nsecret_key = "b"\n'
     ("text", "says"),
     [
         ("", "has never run in this home"),
-        (f'storage = "s3://streams/prod"\n{S3}', "in an object store"),
-        (f'storage = "s3://streams/prod"\n{S3}{SPARK}', "run on a cluster"),
+        (f'storage = "s3://streams/prod"\n{S3}', "has never run in this home"),
+        (f'storage = "s3://streams/prod"\n{S3}{SPARK}', "where nobody serves them"),
+        (f'storage = "s3://streams/prod"\nserve_stores = "executors"\n{S3}{SPARK}', "has never run in this home"),
     ],
 )
-def test_stores_that_are_elsewhere_are_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_stores_that_nobody_serves_are_refused(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "counting.py").write_text(JOB)
     (tmp_path / "deltaworks.toml").write_text(text)

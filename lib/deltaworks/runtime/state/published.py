@@ -105,6 +105,11 @@ def read(folder: Path) -> Published | None:
     return Published(msgspec.msgpack.decode(content[:size], type=Head), content[size:])
 
 
+def remove(folder: Path) -> None:
+    """Nobody is told anything any more."""
+    (folder / NAME).unlink(missing_ok=True)
+
+
 def is_there(folder: Path) -> bool:
     """Whether a task has published what belongs to the store in its folder, which may be opened."""
     try:
