@@ -100,6 +100,16 @@ def test_who_has_another_token_gets_nothing(stream: Counting) -> None:
         urllib.request.urlopen(f"{place.url}/read", data=b"?")
 
 
+def test_another_server_on_the_same_port_is_not_asked(stream: Counting) -> None:
+    stream.batch(FIRST)
+    told = served.read(stream.paths.served)
+    assert told is not None
+    moved = {task: url[:-1] + ("0" if url[-1] != "0" else "1") for task, url in told.servers.items()}
+    stream.paths.served.write_bytes(msgspec.json.encode(msgspec.structs.replace(told, servers=moved)))
+    with pytest.raises(StoreUnavailableError, match="Not Found"):
+        stream.count(FIRST)
+
+
 def test_a_request_of_another_version_is_refused(stream: Counting) -> None:
     stream.batch(FIRST)
     told = served.read(stream.paths.served)

@@ -20,7 +20,7 @@ import tempfile
 import time
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -262,12 +262,18 @@ class Machines:
 
 
 @contextmanager
-def machines(workers: int = 2, *, cores: int = 2) -> Iterator[Machines]:
-    """A master and workers, which end with the block."""
+def machines(workers: int = 2, *, cores: int = 2, extras: Collection[str] = ()) -> Iterator[Machines]:
+    """A master and workers, which end with the block.
+
+    Args:
+        workers: how many.
+        cores: of each worker.
+        extras: of deltaworks, that their Python has besides.
+    """
     with tempfile.TemporaryDirectory(prefix="deltaworks-cluster-") as place:
         folder = Path(place)
         folder.chmod(0o711)
-        found = Machines(folder, environment(folder / "python"), cores)
+        found = Machines(folder, environment(folder / "python", extras), cores)
         try:
             found.start_master()
             for number in range(workers):
@@ -277,11 +283,16 @@ def machines(workers: int = 2, *, cores: int = 2) -> Iterator[Machines]:
             found.stop()
 
 
-def environment(folder: Path) -> Path:
-    """An environment with what `deltaworks[spark,s3]` needs; its files are links to those of this environment."""
+def environment(folder: Path, extras: Collection[str] = ()) -> Path:
+    """An environment with what `deltaworks[spark,s3]` needs; its files are links to those of this environment.
+
+    Args:
+        folder: a new one.
+        extras: further ones.
+    """
     subprocess.run([_python_of_all(), "-m", "venv", "--without-pip", folder], check=True)
     target = folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
-    for name in sorted(_needed("deltaworks", {"spark", "s3"})):
+    for name in sorted(_needed("deltaworks", {"spark", "s3", *extras})):
         distribution = importlib.metadata.distribution(name)
         for each in distribution.files or ():
             source, place = Path(str(distribution.locate_file(each))), target / each

@@ -9,15 +9,12 @@ offsets. Then safeguards are taken away, one at a time: it must turn red.
 from __future__ import annotations
 
 import random
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka.admin import NewPartitions
@@ -25,23 +22,20 @@ from confluent_kafka.admin import NewPartitions
 from deltaworks.kafka import admin
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
-from deltaworks.stack import ports
 from deltaworks.stack.lifecycle import down, up
 from tests.support.live_stack import reachable
 from tests.system.breakages import begin_anew, not_missed
-from tests.system.kills.stream_under_kills import StreamUnderKills
-from tests.system.queries.asking import Asked, KeyFollower, StoreFollower, asking, differences
-from tests.system.queries.flow import KEYS, TOPIC, flowing
-from tests.system.queries.history import ALL, records
+from tests.system.queries.asking import asking
+from tests.system.queries.flow import TOPIC, flowing
 from tests.system.queries.job.asked import pipeline
+from tests.system.queries.run import JOB, Run
 from tests.system.replays.project import Project
 
-JOB = "asked"
 _RATE = 300.0
 _KILLS_AT_LEAST = 20
 _ANSWERS_AT_LEAST = 100_000
 _SHOWN = 5
-_WAIT_S, _START_S = 60.0, 180.0
+_START_S = 180.0
 _KNOWN = 100
 """Records of a partition after which all producers use it."""
 BREAKAGES = (
@@ -50,95 +44,6 @@ BREAKAGES = (
     "another task asked for a key",
     "a batch not waited for",
 )
-
-
-@dataclass
-class Run:
-    """One stream with its own topics and home, its server, and what was asked.
-
-    Args:
-        settings: of the stack, in whose home the stream is.
-        work: a folder for the project.
-        mutation: a safeguard that is taken away, in the stream and in the server; None: none.
-    """
-
-    settings: Settings
-    work: Path
-    mutation: str | None = None
-    rng: random.Random = field(default_factory=lambda: random.Random(1))
-    asked: Asked = field(default_factory=Asked)
-    wrong: list[str] = field(default_factory=list)
-    kills: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self.settings = Project.empty(self.settings, self.work / "project", cores=2).settings
-        shutil.copy(Path(__file__).parent / "job" / f"{JOB}.py", self.settings.project / "jobs")
-        self.stream = StreamUnderKills(self.settings, self.work, job=JOB, mutation=self.mutation)
-        (self.port,) = ports.free_ports(1)
-        self.server: subprocess.Popen[str] | None = None
-        self.of_store = StoreFollower(self.port, self.asked)
-        self.followers = [*(KeyFollower(self.port, key, self.asked) for key in KEYS[:3]), self.of_store]
-
-    @contextmanager
-    def serving(self) -> Iterator[None]:
-        """The server runs."""
-        self.server = self._started()
-        try:
-            yield
-        finally:
-            self.server.terminate()
-            self.server.communicate(timeout=60)
-
-    def _started(self) -> subprocess.Popen[str]:
-        words = ("store", "serve", "--port", str(self.port))
-        server = Project(self.settings).launch(*words, faults=self.work / "faults")
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        assert f":{self.port}/" in line, line + server.stdout.read()
-        return server
-
-    def kill(self, victim: str) -> None:
-        """SIGKILL to part of the stream, or to the server, which is started again."""
-        if victim == "server":
-            assert self.server is not None
-            self.server.kill()
-            self.server.communicate()
-            self.kills[victim] += 1
-            self.server = self._started()
-        else:
-            self.stream.kill(victim, self.rng)
-
-    def await_events(self) -> None:
-        """Until those who follow keys were told the last values; what they were told at the end is judged later."""
-        words, end = records(self.settings.bootstrap, TOPIC), time.monotonic() + _WAIT_S
-        while any(each.differences(words) for each in self.followers):
-            if time.monotonic() > end:
-                return
-            time.sleep(0.1)
-
-    def judge(self) -> None:
-        """Compares every answer with what the records say."""
-        words, users = (records(self.settings.bootstrap, topic) for topic in (TOPIC, "asked-users"))
-        found = [*self.asked.wrong, *differences(self.asked.answers, words, users)]
-        for each in self.followers:
-            found += each.differences(words)
-        times = sorted(self.asked.milliseconds) or [0.0]
-        answers = self.asked.answers
-        print(
-            f"{len(answers)} answers of {len({each.batch for each in answers})} batches, "
-            f"{dict(Counter(each.kind for each in answers))}, "
-            f"{sum(each.events for each in self.followers)} events, {self.of_store.gaps} gaps; "
-            f"no answer: {dict(self.asked.refused)}; "
-            f"{sum(words.counts(ALL).values())} records; "
-            f"p50 {times[len(times) // 2]:.1f} ms, p99 {times[len(times) * 99 // 100]:.1f} ms: "
-            f"{f'{len(found)} WRONG: {found[:_SHOWN]}' if found else 'equal'}",
-            flush=True,
-        )
-        self.wrong += found
-
-    @property
-    def killed(self) -> Counter[str]:
-        return self.kills + Counter(victim for victim, _ in self.stream.outcome.kills)
 
 
 def whole(settings: Settings, folder: Path, victims: Sequence[str], *, mutation: str | None = None) -> Run:

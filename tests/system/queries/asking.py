@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -56,6 +56,10 @@ class Client:
         self._port, self._rng, self._asked = port, rng, asked
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
         self._batch = -1
+
+    def close(self) -> None:
+        """Ends its connection."""
+        self._connection.close()
 
     def ask(self) -> None:
         """One question, chosen by chance."""
@@ -150,9 +154,10 @@ class Follower(ABC):
                 if name:
                     event[name] = text
                 elif "data" in event:
-                    if self._tell(event.get("event", ""), json.loads(event["data"])):
-                        self._id = event["id"]
-                        self.events += 1
+                    if not self._tell(event.get("event", ""), json.loads(event["data"])):
+                        return
+                    self._id = event["id"]
+                    self.events += 1
                     event = {}
         finally:
             connection.close()
@@ -249,9 +254,9 @@ def asking(
     enough = threading.Event()
 
     def ask(seed: int) -> None:
-        client = Client(port, random.Random(seed), asked)
-        while not enough.is_set():
-            client.ask()
+        with closing(Client(port, random.Random(seed), asked)) as client:
+            while not enough.is_set():
+                client.ask()
 
     threads = [threading.Thread(target=ask, args=(rng.randrange(1 << 30),), daemon=True) for _ in range(clients)]
     threads += [threading.Thread(target=each.follow, args=(enough,), daemon=True) for each in followers]

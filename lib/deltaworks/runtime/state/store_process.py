@@ -78,13 +78,14 @@ class StoreServing(msgspec.Struct, frozen=True, kw_only=True):
         if (before := _children.pop(folder, None)) is not None:
             before.kill()  # it has let go of the lock, or its folder is gone
             before.wait()
-        host_process = os.pidfd_open(os.getppid())
+        host_process, name = os.pidfd_open(os.getppid()), secrets.token_hex(8)
         with socket.create_server((_own_address(self.driver_host), 0), family=_family(self.driver_host)) as listener:
             try:
                 start = Start(
                     folder=str(folder),
                     stores={stage: dict(found) for stage, found in stores.items()},
                     token=self.token,
+                    name=name,
                     listener=listener.fileno(),
                     host_process=host_process,
                 )
@@ -101,7 +102,7 @@ class StoreServing(msgspec.Struct, frozen=True, kw_only=True):
             finally:
                 os.close(host_process)
             host, port = listener.getsockname()[:2]
-            url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            url = f"http://{f'[{host}]' if ':' in host else host}:{port}/{name}"
             replace_file(folder / _URL, url.encode(), mode=0o600)
             return Place(url)
 

@@ -15,6 +15,7 @@ import msgspec
 
 FORMAT = 1
 PATH = "/read"
+"""Behind the URL of a server, which ends with a name of its own: another one may get its port."""
 SIGNATURE = "x-signature"
 GLOBAL = "global-"
 """What the name of a global stage begins with."""
@@ -109,6 +110,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """Number of a stage, behind `GLOBAL` if it has global tables -> its stores, and whether each has an index by time;
     see `local_store.stores_of`."""
     token: str
+    name: str
+    """Of the server."""
     listener: int
     """The socket that it listens at, an open file."""
     host_process: int

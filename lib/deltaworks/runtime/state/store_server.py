@@ -153,12 +153,13 @@ def _decoded(body: bytes) -> Request:
     return request
 
 
-def application(server: StoreServer, token: str, *, until: int | None = None) -> Starlette:
+def application(server: StoreServer, token: str, name: str, *, until: int | None = None) -> Starlette:
     """The server as an ASGI application.
 
     Args:
         server: answers.
         token: what requests are signed with.
+        name: of the server.
         until: a pidfd: the process ends when that one does.
     """
 
@@ -180,13 +181,13 @@ def application(server: StoreServer, token: str, *, until: int | None = None) ->
         yield
         server.close()
 
-    return Starlette(routes=[Route(PATH, read, methods=["POST"])], lifespan=lifespan)
+    return Starlette(routes=[Route(f"/{name}{PATH}", read, methods=["POST"])], lifespan=lifespan)
 
 
 def main() -> None:
     """Serves until the process whose workers fill the stores has ended."""
     start = msgspec.json.decode(sys.stdin.buffer.read(), type=Start)
-    app = application(StoreServer(Path(start.folder), start.stores), start.token, until=start.host_process)
+    app = application(StoreServer(Path(start.folder), start.stores), start.token, start.name, until=start.host_process)
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
     uvicorn.Server(config).run([socket.socket(fileno=start.listener)])
 
