@@ -23,9 +23,13 @@ def _put_if_absent_ignored(patch: Patch) -> None:
 
 
 def _own_refusal_taken_for_a_conflict(patch: Patch) -> None:
+    from deltaworks.errors import FencedError
     from deltaworks.object_store import S3Bucket
 
-    patch(S3Bucket, "_writer", lambda self, key: "")
+    def writer(self, key):  # type: ignore[no-untyped-def]
+        raise FencedError(f"another driver has written {key}")
+
+    patch(S3Bucket, "_writer", writer)
 
 
 def _first_page_taken_for_all(patch: Patch) -> None:
