@@ -66,6 +66,10 @@ check-formats: .venv/.complete ## Avro and JSON in, Protobuf out: a schema regis
 check-queries: .venv/.complete ## Stores of a stream asked over HTTP all the time while everything is killed, each answer compared; safeguards taken away; fourteen minutes
 	$(BIN)/python -u -m tests.system.queries
 
+.PHONY: check-queries-cluster
+check-queries-cluster: .venv/.complete ## Stores beside executors of a cluster asked all the time while everything is killed, each answer compared; a quarter of an hour
+	$(BIN)/python -m tests.system.queries.cluster
+
 .PHONY: check-brokers
 check-brokers: .venv/.complete ## The running orders pipeline on three secured brokers, each killed in turn, and the stream too
 	$(BIN)/python -u -m tests.system.kills.brokers_under_kills

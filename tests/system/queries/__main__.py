@@ -12,23 +12,19 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from confluent_kafka.admin import NewPartitions
 
 from deltaworks.kafka import admin
-from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
-from deltaworks.stack.lifecycle import down, up
-from tests.support.live_stack import reachable
 from tests.system.breakages import begin_anew, not_missed
 from tests.system.queries.asking import asking
 from tests.system.queries.flow import TOPIC, flowing
 from tests.system.queries.job.asked import pipeline
-from tests.system.queries.run import JOB, Run
+from tests.system.queries.run import JOB, Run, stack
 from tests.system.replays.project import Project
 
 _RATE = 300.0
@@ -112,17 +108,6 @@ def grow(run: Run) -> None:
         lambda: all(admin.end_offsets(run.settings.cluster, [TOPIC])[part] > _KNOWN for part in ends),
         _START_S, "producers do not use the new partitions",
     )  # fmt: skip
-
-
-@contextmanager
-def stack(folder: Path) -> Iterator[Settings]:
-    """Kafka and PostgreSQL in a home of their own."""
-    settings = own_settings(reachable(folder) / "home")
-    up(settings, print, only=("kafka", "registry"), tethered=True)
-    try:
-        yield replace(settings, control_url=settings.registry_url)
-    finally:
-        down(settings)
 
 
 def main() -> int:

@@ -1,7 +1,16 @@
-"""A stream on a Spark cluster, with everything in an object store, is asked while what it runs on is killed."""
+"""`make check-queries-cluster`: stores beside executors are asked all the time, while what they run on is killed.
+
+The stream runs on a standalone cluster, with everything in an object store. Executors, whole workers, driver, JVM,
+store, the server that is asked and the servers beside executors get SIGKILL; each answer is compared with what the
+records of the topics say as of its offsets.
+"""
 
 from __future__ import annotations
 
+import random
+import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,9 +24,11 @@ from tests.system.kills.machines import Machines, machines
 from tests.system.kills.store_under_kills import StoreUnderKills, stored
 from tests.system.queries.asking import asking
 from tests.system.queries.flow import flowing
-from tests.system.queries.run import Run
+from tests.system.queries.run import Run, stack
 
 VICTIMS = ("executor", "worker", "driver", "jvm", "store", "server", "store server")
+_RATE = 200.0
+_KILLS_AT_LEAST, _ANSWERS_AT_LEAST = 20, 10_000
 _SERVER = "deltaworks.runtime.state.store_server"
 
 
@@ -82,3 +93,22 @@ def _is_store_server(process: psutil.Process) -> bool:
         return _SERVER in process.cmdline()
     except psutil.Error:
         return False
+
+
+def main() -> int:
+    """The check."""
+    begun, rng = time.monotonic(), random.Random(7)
+    victims = [*VICTIMS * 3]
+    rng.shuffle(victims)
+    with tempfile.TemporaryDirectory(prefix="deltaworks-queries-") as folder, stack(Path(folder)) as settings:
+        run = asked_on_a_cluster(settings, Path(folder) / "on-cluster", victims, rate=_RATE)
+    kinds = ", ".join(f"{kind} {count}" for kind, count in run.kills.most_common())
+    number, killed = len(run.asked.answers), run.killed.total()
+    print(f"\n{number} answers compared; {killed} SIGKILLs in {time.monotonic() - begun:.0f} s: {kinds}")
+    enough = killed >= _KILLS_AT_LEAST and number >= _ANSWERS_AT_LEAST
+    print("EXACT" if enough and not run.wrong else f"NOT EXACT: {run.wrong[:5]}" if run.wrong else "TOO FEW")
+    return 0 if enough and not run.wrong else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

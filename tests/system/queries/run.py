@@ -9,11 +9,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import ports
+from deltaworks.stack.lifecycle import down, up
+from tests.support.live_stack import reachable
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.queries.asking import Asked, KeyFollower, StoreFollower, differences
 from tests.system.queries.flow import KEYS, TOPIC
@@ -119,3 +122,14 @@ class Run:
     @property
     def killed(self) -> Counter[str]:
         return self.kills + Counter(victim for victim, _ in self.stream.outcome.kills)
+
+
+@contextmanager
+def stack(folder: Path) -> Iterator[Settings]:
+    """Kafka and PostgreSQL in a home of their own."""
+    settings = own_settings(reachable(folder) / "home")
+    up(settings, print, only=("kafka", "registry"), tethered=True)
+    try:
+        yield replace(settings, control_url=settings.registry_url)
+    finally:
+        down(settings)
