@@ -1,4 +1,4 @@
-"""Stores that are beside the executors of a cluster, read through the servers there (`runtime.state.store_server`).
+"""Stores that are beside the executors of a cluster, read through the servers there (`query_server.store_server`).
 
 Every request says as of which batch it reads, and a server refuses if its task has gone on. So an answer is of one
 batch, whatever the number of requests and of executors.

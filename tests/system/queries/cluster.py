@@ -29,7 +29,7 @@ from tests.system.queries.run import Run, stack
 VICTIMS = ("executor", "worker", "driver", "jvm", "store", "server", "store server")
 _RATE = 200.0
 _KILLS_AT_LEAST, _ANSWERS_AT_LEAST = 20, 10_000
-_SERVER = "deltaworks.runtime.state.store_server"
+_SERVER = "deltaworks.query_server.store_server"
 
 
 def asked_on_a_cluster(settings: Settings, folder: Path, victims: Sequence[str], *, rate: float) -> Run:

@@ -90,7 +90,7 @@ class StoreServing(msgspec.Struct, frozen=True, kw_only=True):
                     host_process=host_process,
                 )
                 server = subprocess.Popen(
-                    [sys.executable, "-m", "deltaworks.runtime.state.store_server"],
+                    [sys.executable, "-m", "deltaworks.query_server.store_server"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     pass_fds=(listener.fileno(), host_process, lock),

@@ -1,4 +1,4 @@
-"""The server beside the stores of an executor: `python -m deltaworks.runtime.state.store_server`, started by a worker.
+"""The server beside the stores of an executor: `python -m deltaworks.query_server.store_server`, started by a worker.
 
 Stores are read by a process of their own, because Python's workers come and go, and tasks wander between them. It ends
 with the process whose workers fill the stores (`store_process`), and answers nobody who has not the driver's token.
