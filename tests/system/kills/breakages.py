@@ -20,8 +20,9 @@ from tests.system.kills.cluster import RATE, STARTS, Check
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.sample_data import flowing
 
-_BATCHES_OF_MOVES, _COME_AT_LEAST = 12, 20
-"""Two starts to compare fill 16 stores."""
+_MOVED_S = 120.0
+_COME_AT_LEAST = 16
+"""So many stores are filled by the two starts that compare."""
 _LOSSES: tuple[tuple[Fault, float], ...] = (
     ("answer lost", 0.03),
     ("failed after all", 0.03),
@@ -70,11 +71,18 @@ def lossy(check: Check, mutation: str | None) -> bool:
 
 
 def moved(check: Check, mutation: str | None) -> bool:
-    """Tasks leave executors, and come back to the stores that they left there: Spark waits for no executor."""
-    with check.stage("moved", spark={"spark.locality.wait": "0ms"}) as stage:
-        stream = StreamUnderKills(stage.settings, stage.cluster.folder, mutation=mutation)
+    """Tasks leave an executor whose cores are taken, and come back to the stores that they left there."""
+    with check.stage("moved", workers=1, spark={"spark.locality.wait": "0ms"}) as stage:
+        cluster = stage.cluster
+        stream = StreamUnderKills(stage.settings, cluster.folder, mutation=mutation)
         with flowing(check.settings, RATE), stream.running():
-            for _ in range(_BATCHES_OF_MOVES):
+            stream.at_work(check.rng)
+            for _ in range(3):
+                cluster.add_worker(1)
+                stream.until(lambda: cluster.has_run(1), _MOVED_S, "a new worker gets no task")
+                for _ in range(3):
+                    stream.at_work(check.rng)
+                cluster.remove_worker(1)
                 stream.at_work(check.rng)
         exact = check.judge("moved", stream, stage, mutation)
         came = sum(stream.outcome.openings[each.value] for each in (RecoveryAction.CAUGHT_UP, RecoveryAction.REBUILD))
