@@ -263,8 +263,10 @@ class _CaseDriver(StreamDriver):
         self._shared.conf.set("spark.sql.shuffle.partitions", str(routes.partitions))
         yield self._shared
 
-    def _source(self, routing: Routes, begun: Begun) -> SourceConfig:
-        return msgspec.structs.replace(super()._source(routing, begun), drain_file=str(self._gate))
+    def _source(self, routing: Routes, begun: Begun, *, shows_always: bool) -> SourceConfig:
+        return msgspec.structs.replace(
+            super()._source(routing, begun, shows_always=shows_always), drain_file=str(self._gate)
+        )
 
 
 class _Feeder:

@@ -92,7 +92,7 @@ def test_who_has_another_token_gets_nothing(stream: Counting) -> None:
     stream.batch(FIRST)
     (place,) = set(stream.places.values())
     request = store_requests.Request(
-        store_requests.FORMAT, 0, 0, "counts", store_requests.OfBatch(0, []), store_requests.Get([FIRST.encode()])
+        store_requests.FORMAT, 0, 0, "counts", store_requests.OfBatch(0, ()), store_requests.Get([FIRST.encode()])
     )
     with closing(remote.Servers("another")) as servers, pytest.raises(StoreUnavailableError, match="another driver"):
         servers.ask(place.url, request, list[bytes | None])
@@ -115,7 +115,7 @@ def test_a_request_of_another_version_is_refused(stream: Counting) -> None:
     told = served.read(stream.paths.served)
     assert told is not None
     get = store_requests.Get([FIRST.encode()])
-    request = store_requests.Request(0, 0, 0, "counts", store_requests.OfBatch(0, []), get)
+    request = store_requests.Request(0, 0, 0, "counts", store_requests.OfBatch(0, ()), get)
     says = "format 0; this server reads format 1"
     with closing(remote.Servers(told.token)) as servers, pytest.raises(StoreUnavailableError, match=says):
         servers.ask(next(iter(told.servers.values())), request, list[bytes | None])

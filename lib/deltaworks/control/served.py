@@ -19,7 +19,7 @@ from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.intents import Intent
 from deltaworks.errors import IncompatibleCheckpointError, StoreUnavailableError
 from deltaworks.files import replace_file
-from deltaworks.kafka.ranges import Offsets
+from deltaworks.kafka.ranges import Offsets, of_topics
 
 FORMAT = 1
 BATCHES = 64
@@ -148,7 +148,7 @@ class Announcer:
             local=self._local,
             batch=intent.batch,
             clock_ms=intent.clock_ms,
-            offsets={topic: parts for topic, parts in intent.end.items() if not topic.startswith("!")},
+            offsets=of_topics(intent.end),
             intents=tuple(self._known),
             servers={task: place.url for route, place in self._places.items() for task in self._tasks[route]},
             trouble=next((place.trouble for place in self._places.values() if place.trouble), ""),

@@ -8,6 +8,11 @@ Offsets = dict[str, dict[str, int]]
 """`{topic: {partition: next offset}}`; partitions are strings, because Spark keeps offsets as JSON."""
 
 
+def of_topics(offsets: Offsets) -> Offsets:
+    """Those of topics: names that begin with `!` stand for something else, see `spark.source`."""
+    return {topic: parts for topic, parts in offsets.items() if not topic.startswith("!")}
+
+
 class Range(msgspec.Struct, frozen=True, array_like=True):
     """Records of one topic-partition: `start <= offset < stop`."""
 

@@ -99,13 +99,13 @@ class RemoteTask:
     """
 
     def __init__(
-        self, servers: Servers, url: str, stage: int, task: int | None, intents: Sequence[tuple[int, str]]
+        self, servers: Servers, url: str, stage: int, task: int | None, intents: tuple[tuple[int, str], ...]
     ) -> None:
-        self._servers, self._url, self._stage, self._task, self._intents = servers, url, stage, task, list(intents)
+        self._servers, self._url, self._stage, self._task, self._intents = servers, url, stage, task, intents
 
     def begin(self, batch: int, intent_of: IntentOf) -> RemoteState:
         """The state that a batch has left. Nothing is asked yet: each request says so."""
-        return RemoteState(self._ask, OfBatch(batch, self._intents), StateVersion(batch, b""), (self._url, batch))
+        return RemoteState(self, OfBatch(batch, self._intents), StateVersion(batch, b""), (self._url, batch))
 
     def begin_newest(self) -> RemoteState:
         """The newest state of a global table.
@@ -113,8 +113,8 @@ class RemoteTask:
         Raises:
             StoreUnavailableError: there is none, or the server does not answer.
         """
-        nonce = self._ask(TASK_STORE, OfVersion(None), Version(), bytes)
-        return RemoteState(self._ask, OfVersion(nonce), StateVersion(0, nonce), (self._url, nonce))
+        nonce = self.ask(TASK_STORE, OfVersion(None), Version(), bytes)
+        return RemoteState(self, OfVersion(nonce), StateVersion(0, nonce), (self._url, nonce))
 
     def end(self) -> None:
         """As `TaskReader.end`."""
@@ -122,7 +122,8 @@ class RemoteTask:
     def close(self) -> None:
         """As `TaskReader.close`."""
 
-    def _ask(self, store: str, state: OfBatch | OfVersion, question: Question, kind: type[T]) -> T:
+    def ask(self, store: str, state: OfBatch | OfVersion, question: Question, kind: type[T]) -> T:
+        """The answer to a question of a store in a state."""
         request = Request(FORMAT, self._stage, self._task, store, state, question)
         return self._servers.ask(self._url, request, kind)
 
@@ -130,8 +131,8 @@ class RemoteTask:
 class RemoteState:
     """As `TaskState`, of a task beside its executor."""
 
-    def __init__(self, ask: Any, state: OfBatch | OfVersion, version: StateVersion, identity: object) -> None:
-        self._ask, self._state = ask, state
+    def __init__(self, task: RemoteTask, state: OfBatch | OfVersion, version: StateVersion, identity: object) -> None:
+        self._task, self._state = task, state
         self.version, self.identity = version, identity
         self.backend: StateBackend = self
         self._readers: dict[str, RemoteReader] = {}
@@ -144,8 +145,7 @@ class RemoteState:
 
     def ask(self, store: str, question: Question, kind: type[T]) -> T:
         """The answer to a question of a store as of this state."""
-        found: T = self._ask(store, self._state, question, kind)
-        return found
+        return self._task.ask(store, self._state, question, kind)
 
     def size(self, store: str) -> tuple[int, int]:
         """As `TaskState.size`."""
@@ -178,23 +178,21 @@ class RemoteReader:
         return self._state.ask(self._store, Get(list(keys)), list[bytes | None])
 
     def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        limit = _FIRST_ENTRIES
-        while True:
-            part = self._state.ask(self._store, Scan(start, stop, False, limit), Part)
-            yield from part.entries
-            if part.is_last:
-                return
-            start, limit = part.entries[-1][0] + b"\0", MAX_ENTRIES
+        return self._scanned(start, stop, reverse=False)
 
     def scan_back(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Like `scan`, the last first."""
+        return self._scanned(start, stop, reverse=True)
+
+    def _scanned(self, start: bytes, stop: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         limit = _FIRST_ENTRIES
         while True:
-            part = self._state.ask(self._store, Scan(start, stop, True, limit), Part)
+            part = self._state.ask(self._store, Scan(start, stop, reverse, limit), Part)
             yield from part.entries
             if part.is_last:
                 return
-            stop, limit = part.entries[-1][0], MAX_ENTRIES
+            last, limit = part.entries[-1][0], MAX_ENTRIES
+            start, stop = (start, last) if reverse else (last + b"\0", stop)
 
     def scan_time(self, start_ms: int, stop_ms: int | None) -> Iterator[tuple[bytes, bytes]]:
         limit, skip = _FIRST_ENTRIES, 0

@@ -19,14 +19,13 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.served import Served
 from deltaworks.errors import ConfigurationError
 from deltaworks.files import files_in
+from deltaworks.kafka.ranges import of_topics
 from deltaworks.object_path import ObjectPath
 from deltaworks.queries.answers import AsOf
 from deltaworks.queries.commits import Commits
 from deltaworks.queries.remote import RemoteState, RemoteTask, Servers
-from deltaworks.runtime.global_tables import global_path
 from deltaworks.runtime.state.local_store import stores_of
-from deltaworks.runtime.state.recovery import local_path
-from deltaworks.runtime.state.task_reader import IntentOf, TaskReader, TaskState, unavailable
+from deltaworks.runtime.state.task_reader import IntentOf, TaskReader, TaskReaders, TaskState, unavailable
 from deltaworks.topology.stages import Stage
 
 State = TaskState | RemoteState
@@ -113,27 +112,6 @@ def _stamp(file: str) -> _Stamp:
     return found.st_ino, found.st_mtime_ns
 
 
-class _Readers:
-    """Those of the stores on this machine."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._readers: dict[tuple[int, int | None], TaskReader] = {}
-
-    def reader(self, stage: Stage, task: int | None) -> TaskReader:
-        at = (stage.index, task)
-        found = self._readers.get(at)
-        if found is None:
-            root, index = self._folder, stage.index
-            folder = global_path(root, index) if task is None else local_path(root, index, task)
-            found = self._readers[at] = TaskReader(folder, stores_of(stage))
-        return found
-
-    def close(self) -> None:
-        for reader in self._readers.values():
-            reader.close()
-
-
 @dataclass(frozen=True)
 class _Batch:
     """What is remembered of a batch."""
@@ -144,8 +122,8 @@ class _Batch:
 
     @classmethod
     def of(cls, intent: Intent) -> _Batch:
-        offsets = {topic: parts for topic, parts in intent.end.items() if not topic.startswith("!")}
-        return cls(intent.digest, AsOf(batch=intent.batch, time_ms=intent.clock_ms, offsets=offsets))
+        as_of = AsOf(batch=intent.batch, time_ms=intent.clock_ms, offsets=of_topics(intent.end))
+        return cls(intent.digest, as_of)
 
 
 class InHome:
@@ -165,7 +143,7 @@ class InHome:
         self._intents = Intents(files_in(current.intents))
         self._commits = Commits(current.spark / "commits")
         self._batches: dict[int, _Batch] = {}
-        self._readers = _Readers(current.local)
+        self._readers = TaskReaders(current.local)
 
     def is_current(self) -> bool:
         """A handover or a rescale switches to another one, and a start may renew its plan."""
@@ -189,7 +167,7 @@ class InHome:
         return found.as_of
 
     def reader(self, stage: Stage, task: int | None) -> TaskReader:
-        return self._readers.reader(stage, task)
+        return self._readers.reader(stage.index, task, stores_of(stage))
 
     def close(self) -> None:
         self._readers.close()
@@ -216,9 +194,9 @@ class Announced:
                 raise _never_ran(name, self._file)
             raise unavailable("no batch of the stream's checkpoint is committed yet, as far as its driver has told")
         self.plan: CheckpointPlan = told.plan
-        self._told = told
         self._servers = Servers(told.token) if told.token else None
-        self._readers = _Readers(Path(told.local))
+        self._readers = TaskReaders(Path(told.local))
+        self._now = _Told(told, self._servers, self._readers)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -228,14 +206,14 @@ class Announced:
         """A start, a handover or a rescale begins another one; a batch only tells more of this one."""
         stamp = _stamp(str(self._file))
         if stamp != self._stamp:
-            told, before = served.read(self._file), self._told
+            told, before = served.read(self._file), self._now.told
             if told is None or (told.plan, told.local, told.token) != (before.plan, before.local, before.token):
                 return False
-            self._stamp, self._told = stamp, told
+            self._stamp, self._now = stamp, _Told(told, self._servers, self._readers)
         return True
 
     def moment(self) -> _Told:
-        return _Told(self._told, self._servers, self._readers)
+        return self._now
 
     def close(self) -> None:
         self._readers.close()
@@ -246,26 +224,26 @@ class Announced:
 class _Told:
     """`Moment` of what a driver has told last."""
 
-    def __init__(self, told: Served, servers: Servers | None, readers: _Readers) -> None:
-        self._told, self._servers, self._readers = told, servers, readers
+    def __init__(self, told: Served, servers: Servers | None, readers: TaskReaders) -> None:
+        self.told, self._servers, self._readers = told, servers, readers
         self._intents = dict(told.intents)
 
     def last(self) -> int:
-        return self._told.batch
+        return self.told.batch
 
     def digest(self, batch: int) -> str | None:
         return self._intents.get(batch)
 
     def as_of(self, batch: int) -> AsOf:
-        assert batch == self._told.batch
-        return AsOf(batch=batch, time_ms=self._told.clock_ms, offsets=self._told.offsets)
+        assert batch == self.told.batch
+        return AsOf(batch=batch, time_ms=self.told.clock_ms, offsets=self.told.offsets)
 
     def reader(self, stage: Stage, task: int | None) -> Reader:
-        told, servers = self._told, self._servers
+        told, servers = self.told, self._servers
         if servers is None:
-            return self._readers.reader(stage, task)
-        urls = [*filter(None, told.servers.values())]
-        url = next(iter(urls), "") if task is None else told.servers.get(served.name_of(stage.index, task), "")
+            return self._readers.reader(stage.index, task, stores_of(stage))
+        any_url = next(filter(None, told.servers.values()), "")
+        url = any_url if task is None else told.servers.get(served.name_of(stage.index, task), "")
         if not url:
             raise unavailable(told.trouble or f"nobody knows yet where task {stage.index}-{task} runs")
         return RemoteTask(servers, url, stage.index, task, told.intents)

@@ -236,14 +236,11 @@ class OpenStream:
         with self._lock:
             return self._current().source.moment().last()
 
+    @property
     def is_elsewhere(self) -> bool:
-        """Whether its stores are beside executors, so that an answer waits for other machines.
-
-        Raises:
-            StoreUnavailableError: nobody knows yet.
-        """
-        with self._lock:
-            return self._current().source.is_elsewhere
+        """Whether an answer may wait for other machines: its stores are beside executors, or nobody knows where."""
+        checkpoint = self._checkpoint
+        return checkpoint is None or checkpoint.source.is_elsewhere
 
     def _current(self) -> _Checkpoint:
         if self._is_closed:

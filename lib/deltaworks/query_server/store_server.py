@@ -26,8 +26,6 @@ from starlette.routing import Route
 
 from deltaworks.errors import DeltaworksError, StoreQueryError
 from deltaworks.kernel.stores.state import ReversibleReader
-from deltaworks.runtime.global_tables import global_path
-from deltaworks.runtime.state.recovery import local_path
 from deltaworks.runtime.state.store_requests import (
     FORMAT,
     GLOBAL,
@@ -48,7 +46,7 @@ from deltaworks.runtime.state.store_requests import (
     Version,
     signature,
 )
-from deltaworks.runtime.state.task_reader import TaskReader, TaskState, unavailable
+from deltaworks.runtime.state.task_reader import TaskReader, TaskReaders, TaskState, unavailable
 
 
 class StoreServer:
@@ -60,8 +58,7 @@ class StoreServer:
     """
 
     def __init__(self, folder: Path, stores: dict[str, dict[str, bool]]) -> None:
-        self._folder, self._stores = folder, stores
-        self._readers: dict[tuple[int, int | None], TaskReader] = {}
+        self._stores, self._readers = stores, TaskReaders(folder)
 
     def answer(self, body: bytes) -> bytes:
         """The answer to a request.
@@ -79,28 +76,20 @@ class StoreServer:
 
     def close(self) -> None:
         """Lets go of all stores."""
-        for reader in self._readers.values():
-            reader.close()
+        self._readers.close()
 
     def _reader(self, request: Request) -> TaskReader:
         stage = f"{GLOBAL if request.task is None else ''}{request.stage}"
         stores = self._stores.get(stage, {})
         if request.store not in stores:
             raise StoreQueryError(f"Stage {stage} has no store {request.store!r}.")
-        at = request.stage, request.task
-        if at not in self._readers:
-            root = self._folder
-            if request.task is None:
-                folder = global_path(root, request.stage)
-            else:
-                folder = local_path(root, request.stage, request.task)
-            self._readers[at] = TaskReader(folder, stores)
-        return self._readers[at]
+        return self._readers.reader(request.stage, request.task, stores)
 
     def _asked(self, request: Request, reader: TaskReader) -> Any:
         wanted = request.state
+        intents = dict(wanted.intents) if isinstance(wanted, OfBatch) else {}
         if isinstance(wanted, OfBatch):
-            state = reader.begin(wanted.batch, dict(wanted.intents).get)
+            state = reader.begin(wanted.batch, intents.get)
         else:
             state = reader.begin_newest()
             if wanted.nonce is not None and state.version.nonce != wanted.nonce:
@@ -113,7 +102,7 @@ class StoreServer:
                 return state.version.nonce
             case Changes():
                 assert isinstance(wanted, OfBatch)
-                return state.changes(request.store, wanted.batch, dict(wanted.intents).get)
+                return state.changes(request.store, wanted.batch, intents.get)
             case Get():
                 reading = _entries_of(state, request.store)
                 return [reading.get(key) for key in question.keys]

@@ -91,7 +91,7 @@ class Streams:
         Raises:
             StoreUnavailableError: the store cannot be read now.
         """
-        if (await self.stream(name)).is_elsewhere():
+        if (await self.stream(name)).is_elsewhere:
             return await asyncio.get_running_loop().run_in_executor(self._threads, question)
         return question()
 

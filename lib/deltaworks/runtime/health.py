@@ -19,7 +19,7 @@ from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.intents import Intent
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter
-from deltaworks.kafka.ranges import Offsets
+from deltaworks.kafka.ranges import Offsets, of_topics
 from deltaworks.object_path import ObjectPath, take_requests
 from deltaworks.runtime.messages import TaskResult
 from deltaworks.runtime.state.recovery import TELL_EVERY_S
@@ -193,7 +193,7 @@ class Health:
 
     def goes_on_at(self, offsets: Offsets) -> None:
         """Takes the offsets that earlier drivers have read up to."""
-        self._totals.next_offsets = {topic: parts for topic, parts in offsets.items() if not topic.startswith("!")}
+        self._totals.next_offsets = of_topics(offsets)
 
     def add(self, intent: Intent, results: Collection[TaskResult]) -> None:
         """A batch is committed."""

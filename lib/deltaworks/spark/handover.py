@@ -27,7 +27,7 @@ from deltaworks.control.checkpoint import CheckpointPlan, stored_plan, write_pla
 from deltaworks.control.paths import CheckpointPaths, PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.files import link_all, make_folder, remove_tree, replace_file, sync_folder
-from deltaworks.kafka.ranges import Offsets
+from deltaworks.kafka.ranges import Offsets, of_topics
 from deltaworks.object_path import ObjectPath
 from deltaworks.runtime.state import initial_state
 from deltaworks.runtime.state.local_store import LocalStore, stores_of
@@ -52,7 +52,7 @@ def offsets_after(paths: PipelinePaths, last_batch: int) -> Offsets:
     checkpoint = paths.current
     plan = stored_plan(checkpoint.plan)
     known = committed_offsets(checkpoint.spark) or (plan.start if plan is not None else None) or {}
-    offsets = {topic: dict(parts) for topic, parts in known.items() if not topic.startswith("!")}
+    offsets = {topic: dict(parts) for topic, parts in of_topics(known).items()}
     read: set[tuple[str, str]] = set()
     for record in batches.read(paths.batches):
         if record.tick and record.batch <= last_batch:

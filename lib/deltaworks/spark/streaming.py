@@ -166,8 +166,6 @@ class StreamDriver:
         self._cluster = settings.cluster_of(pipeline.name)
         self._elsewhere = cluster.of(settings, pipeline.name) is not None
         """Tasks run on other machines."""
-        self._serving: StoreServing | None = None
-        """How servers beside the stores of executors are started."""
         self._announcer: Announcer | None = None
         """Tells readers of stores what they cannot see on this machine."""
         self._code = "" if settings.code is None else settings.code.name
@@ -350,14 +348,16 @@ class StreamDriver:
         checkpoint = begun.checkpoint
         routing = Routes.of(self._plan, checkpoint.tasks, checkpoint.shards)
         routes = routing.by_task()
+        serving: StoreServing | None = None
         if self._elsewhere and self._settings.serve_stores == "executors":
-            self._serving = StoreServing.of(str(spark.sparkContext.getConf().get("spark.driver.host")))
-        source = self._source(routing, begun)
+            serving = StoreServing.of(str(spark.sparkContext.getConf().get("spark.driver.host")))
+        source = self._source(routing, begun, shows_always=serving is not None)
         self._planner = KafkaRangesReader(source)
         told = self._sent_settings()
         is_state_here = not isinstance(self._current.root, ObjectPath)
-        if not is_state_here:
-            token = None if self._serving is None else self._serving.token
+        is_read = not self._elsewhere or serving is not None
+        if is_read and not is_state_here:
+            token = None if serving is None else serving.token
             self._announcer = Announcer(self._paths.served, checkpoint, self._current.local, routes, token=token)
         config = HostConfig(
             # Hooks belong to the driver: what they hold need not be sent to workers.
@@ -376,8 +376,8 @@ class StreamDriver:
             first_batch=checkpoint.first_batch,
             initial_state=None if checkpoint.initial_state is None else self._current.root / checkpoint.initial_state,
             commits=self._current.spark / "commits",
-            is_read=not self._elsewhere or self._serving is not None,
-            serving=self._serving,
+            is_read=is_read,
+            serving=serving,
             is_state_here=is_state_here,
             fault_hook=self._settings.fault_hook,
         )
@@ -391,7 +391,7 @@ class StreamDriver:
         """The settings for those who run the tasks."""
         return sent(self._settings) if self._elsewhere else self._settings
 
-    def _source(self, routing: Routes, begun: Begun) -> SourceConfig:
+    def _source(self, routing: Routes, begun: Begun, *, shows_always: bool) -> SourceConfig:
         last = batches.last(self._paths.batches)
         return source_config(
             self._pipeline,
@@ -411,7 +411,7 @@ class StreamDriver:
             sliced_batch=begun.sliced_batch,
             may_grow=self._may_grow(),
             elsewhere=self._elsewhere,
-            shows_always=self._serving is not None,
+            shows_always=shows_always,
         )
 
     def _may_grow(self) -> tuple[str, ...]:

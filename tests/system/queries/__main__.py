@@ -24,13 +24,12 @@ from tests.system.breakages import begin_anew, not_missed
 from tests.system.queries.asking import asking
 from tests.system.queries.flow import TOPIC, flowing
 from tests.system.queries.job.asked import pipeline
-from tests.system.queries.run import JOB, Run, stack
+from tests.system.queries.run import JOB, Run, stack, verdict
 from tests.system.replays.project import Project
 
 _RATE = 300.0
 _KILLS_AT_LEAST = 20
 _ANSWERS_AT_LEAST = 100_000
-_SHOWN = 5
 _START_S = 180.0
 _KNOWN = 100
 """Records of a partition after which all producers use it."""
@@ -127,14 +126,8 @@ def main() -> int:
         )
         wrong += [f"'{mutation}' is not missed" for mutation in green]
         red = len(broken) - len(green)
-    kinds = ", ".join(f"{kind} {count}" for kind, count in killed.most_common())
-    print(
-        f"\n{number} answers compared; {killed.total()} SIGKILLs in {time.monotonic() - begun:.0f} s: {kinds}; "
-        f"{red} breakages red"
-    )
-    enough = killed.total() >= _KILLS_AT_LEAST and number >= _ANSWERS_AT_LEAST
-    print("EXACT" if enough and not wrong else f"NOT EXACT: {wrong[:_SHOWN]}" if wrong else "TOO FEW")
-    return 0 if enough and not wrong else 1
+    print(f"\n{red} breakages red")
+    return verdict(begun, killed, number, wrong, (_KILLS_AT_LEAST, _ANSWERS_AT_LEAST))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from tests.system.kills.machines import Machines, machines
 from tests.system.kills.store_under_kills import StoreUnderKills, stored
 from tests.system.queries.asking import asking
 from tests.system.queries.flow import flowing
-from tests.system.queries.run import Run, stack
+from tests.system.queries.run import Run, stack, verdict
 
 VICTIMS = ("executor", "worker", "driver", "jvm", "store", "server", "store server")
 _RATE = 200.0
@@ -102,12 +102,7 @@ def main() -> int:
     rng.shuffle(victims)
     with tempfile.TemporaryDirectory(prefix="deltaworks-queries-") as folder, stack(Path(folder)) as settings:
         run = asked_on_a_cluster(settings, Path(folder) / "on-cluster", victims, rate=_RATE)
-    kinds = ", ".join(f"{kind} {count}" for kind, count in run.kills.most_common())
-    number, killed = len(run.asked.answers), run.killed.total()
-    print(f"\n{number} answers compared; {killed} SIGKILLs in {time.monotonic() - begun:.0f} s: {kinds}")
-    enough = killed >= _KILLS_AT_LEAST and number >= _ANSWERS_AT_LEAST
-    print("EXACT" if enough and not run.wrong else f"NOT EXACT: {run.wrong[:5]}" if run.wrong else "TOO FEW")
-    return 0 if enough and not run.wrong else 1
+    return verdict(begun, run.killed, len(run.asked.answers), run.wrong, (_KILLS_AT_LEAST, _ANSWERS_AT_LEAST))
 
 
 if __name__ == "__main__":

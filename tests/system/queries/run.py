@@ -133,3 +133,20 @@ def stack(folder: Path) -> Iterator[Settings]:
         yield replace(settings, control_url=settings.registry_url)
     finally:
         down(settings)
+
+
+def verdict(begun: float, killed: Counter[str], answers: int, wrong: list[str], enough: tuple[int, int]) -> int:
+    """Says what a check has found; its exit code.
+
+    Args:
+        begun: when it began, by `time.monotonic`.
+        killed: what got SIGKILL, how often.
+        answers: how many were compared.
+        wrong: what was wrong.
+        enough: so many kills and answers there have to be at least.
+    """
+    kinds = ", ".join(f"{kind} {count}" for kind, count in killed.most_common())
+    print(f"\n{answers} answers compared; {killed.total()} SIGKILLs in {time.monotonic() - begun:.0f} s: {kinds}")
+    are_enough = killed.total() >= enough[0] and answers >= enough[1]
+    print("EXACT" if are_enough and not wrong else f"NOT EXACT: {wrong[:_SHOWN]}" if wrong else "TOO FEW")
+    return 0 if are_enough and not wrong else 1

@@ -55,12 +55,6 @@ class StoreServing(msgspec.Struct, frozen=True, kw_only=True):
             folder: of the stores of all tasks of this executor.
             stores: of each stage, as in `Start`.
         """
-        missing = [name for name in _NEEDS if importlib.util.find_spec(name) is None]
-        if missing:
-            trouble = (
-                f"the Python of the executors has no {' and no '.join(missing)}: install deltaworks[queries] there"
-            )
-            return Place("", trouble)
         make_folder(folder)
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -75,6 +69,12 @@ class StoreServing(msgspec.Struct, frozen=True, kw_only=True):
             os.close(lock)
 
     def _started(self, folder: Path, stores: Mapping[str, Mapping[str, bool]], lock: int) -> Place:
+        missing = [name for name in _NEEDS if importlib.util.find_spec(name) is None]
+        if missing:
+            trouble = (
+                f"the Python of the executors has no {' and no '.join(missing)}: install deltaworks[queries] there"
+            )
+            return Place("", trouble)
         if (before := _children.pop(folder, None)) is not None:
             before.kill()  # it has let go of the lock, or its folder is gone
             before.wait()

@@ -30,7 +30,7 @@ class OfBatch(msgspec.Struct, frozen=True, array_like=True, tag="batch"):
     """The state that a committed batch has left."""
 
     batch: int
-    intents: list[tuple[int, str]]
+    intents: tuple[tuple[int, str], ...]
     """Digests of the intents of the last committed batches."""
 
 

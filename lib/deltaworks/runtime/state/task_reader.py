@@ -19,6 +19,7 @@ import lmdb
 from deltaworks.errors import ConfigurationError, StateError, StoreUnavailableError
 from deltaworks.kernel.stores.entries import TIME_BYTES
 from deltaworks.kernel.stores.state import StateBackend
+from deltaworks.runtime.global_tables import global_path
 from deltaworks.runtime.state import local_files, published
 from deltaworks.runtime.state.local_store import (
     EMPTY,
@@ -33,6 +34,7 @@ from deltaworks.runtime.state.local_store import (
 )
 from deltaworks.runtime.state.overlay import Overlay
 from deltaworks.runtime.state.published import Published
+from deltaworks.runtime.state.recovery import local_path
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -119,6 +121,37 @@ class TaskReader:
             raise unavailable(f"the task of {self._folder.name} has no store on this machine")
         self._opened = _Opened(self._folder, self._timed, identity)
         return self._opened
+
+
+class TaskReaders:
+    """Those of all tasks whose stores are below a folder.
+
+    Args:
+        root: the folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._readers: dict[tuple[int, int | None], TaskReader] = {}
+
+    def reader(self, stage: int, task: int | None, timed: Mapping[str, bool]) -> TaskReader:
+        """The reader of a task, made on first use.
+
+        Args:
+            stage: number of its stage.
+            task: its number; None: the stage is one of global tables.
+            timed: see `TaskReader`.
+        """
+        at = stage, task
+        if at not in self._readers:
+            folder = global_path(self._root, stage) if task is None else local_path(self._root, stage, task)
+            self._readers[at] = TaskReader(folder, timed)
+        return self._readers[at]
+
+    def close(self) -> None:
+        """Lets go of all stores."""
+        for reader in self._readers.values():
+            reader.close()
 
 
 class TaskState:
