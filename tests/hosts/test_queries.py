@@ -368,6 +368,57 @@ def test_sessions_of_a_stream(all_kinds: Several) -> None:
         assert sessions.get("a", 1, 6).value is None
 
 
+def test_the_changes_of_windows(all_kinds: Several) -> None:
+    def changed() -> list[tuple[str, int, int, int | None]]:
+        with all_kinds.asked() as asked:
+            rows = asked.store("windows").changes().rows
+        return [(row.key, row.start_ms, row.end_ms, row.value) for row in rows]
+
+    for key, timestamp_ms in (("a", 1), ("a", 2), ("a", 11), ("b", 12)):
+        all_kinds.put("in", key, b"x", timestamp_ms)
+    all_kinds.batch()
+    assert changed() == [("a", 0, 10, 2), ("a", 10, 20, 1), ("b", 10, 20, 1)]
+    all_kinds.put("in", "a", b"x", 12)
+    all_kinds.batch()
+    assert changed() == [("a", 10, 20, 2)]
+    all_kinds.batch()
+    assert changed() == []
+
+
+def test_the_changes_of_sessions(all_kinds: Several) -> None:
+    """A session that grows is another one, so the old one is gone."""
+
+    def changed() -> list[tuple[str, int, int, int | None]]:
+        with all_kinds.asked() as asked:
+            rows = asked.store("sessions").changes().rows
+        return [(row.key, row.start_ms, row.end_ms, row.value) for row in rows]
+
+    all_kinds.put("in", "a", b"x", 1)
+    all_kinds.put("in", "b", b"x", 2)
+    all_kinds.batch()
+    assert changed() == [("a", 1, 1, 1), ("b", 2, 2, 1)]
+    all_kinds.put("in", "a", b"x", 5)
+    all_kinds.batch()
+    assert changed() == [("a", 1, 1, None), ("a", 1, 5, 2)]
+
+
+def test_windows_that_a_batch_has_changed_and_dropped_are_no_change(tmp_path: Path) -> None:
+    def brief(builder: StreamsBuilder) -> None:
+        counted = builder.stream("in", key=str, value=str).group_by_key()
+        windows = TimeWindows(size=timedelta(milliseconds=10), grace=timedelta(0))
+        counted.windowed_by(windows).count(store=Materialized("windows", retention=timedelta(milliseconds=10)))
+
+    hour_ms = 3_600_000
+    with closing(Counting(tmp_path, Pipeline(name="brief", topology=brief), partitions=1)) as stream:
+        for timestamp_ms in (1, 5, 24 * hour_ms):
+            stream.topics.write("in", RawRecord(b"a", b"x", timestamp_ms))
+        stream.batch()
+        with stream.asked() as asked:
+            windows = asked.store("windows")
+            rows, left = windows.changes().rows, windows.fetch("a").rows
+    assert [row.start_ms for row in rows] == [row.start_ms for row in left] == [24 * hour_ms]
+
+
 def test_versions_of_a_table(all_kinds: Several) -> None:
     for value, timestamp_ms in ((1, 100), (2, 200), (3, 300)):
         all_kinds.put("prices", "a", value.to_bytes(8, "big"), timestamp_ms)

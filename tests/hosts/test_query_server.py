@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from deltaworks import Pipeline, StreamsBuilder
+from deltaworks import Materialized, Pipeline, StreamsBuilder
 from deltaworks.errors import ConfigurationError
 from deltaworks.queries.kinds import Stream
 from deltaworks.query_server import access, store_changes
@@ -31,6 +32,7 @@ def counting(builder: StreamsBuilder) -> None:
     keyed = builder.stream("in", key=str, value=str).group_by_key()
     keyed.count(store="counts").to_stream().to("out")
     keyed.windowed_by(TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))).count(store="windows")
+    builder.table("other", key=str, value=str, store=Materialized("versions", history=timedelta(hours=1)))
 
 
 pipeline = Pipeline(name="counting", topology=counting)
@@ -112,7 +114,7 @@ def test_what_there_is_to_ask(stream: Counting) -> None:
         assert client.get("/health").json()["status"] == "ok"
         assert client.get("/pipelines").json() == ["counting"]
         stores = {each["store"]: each["kind"] for each in client.get("/pipelines/counting/stores").json()}
-        assert stores == {"counts": "key-value", "windows": "window"}
+        assert stores == {"counts": "key-value", "windows": "window", "versions": "versioned"}
         assert client.get(COUNTS).json()["tasks"] == 2
         assert client.get(f"{COUNTS}/stats").json()["entries"] == 3
         where = client.get(f"{COUNTS}/metadata/b").json()
@@ -135,7 +137,7 @@ def test_what_there_is_to_ask(stream: Counting) -> None:
         (f"{COUNTS}/entries?from=b&to=a", 400, "comes after"),
         (f"{COUNTS}/keys/a?min_batch=-1", 400, "from 0"),
         (f"{COUNTS}/keys/a?min_batch=1", 503, "batch 1 is not committed"),
-        ("/pipelines/counting/stores/windows/changes/a", 400, "cannot be followed"),
+        ("/pipelines/counting/stores/versions/changes", 400, "follow its keys"),
         ("/pipelines/counting", 404, "openapi.json"),
     ],
 )
@@ -161,6 +163,7 @@ def test_clients_read_what_they_may(stream: Counting, tmp_path: Path) -> None:
     file = tmp_path / "access.toml"
     token = access.add_client(file, "dashboard", ("counting/counts",))
     other = access.add_client(file, "other", ("orders/*",))
+    operator = access.add_client(file, "operator", ("*",))
     clients = access.read(file)
 
     with served(stream, access.Access(clients)) as client:
@@ -175,6 +178,8 @@ def test_clients_read_what_they_may(stream: Counting, tmp_path: Path) -> None:
         assert status(f"{COUNTS}/changes/a", other) == status("/pipelines/counting/stores", other) == 403
         for path in ("/pipelines", "/pipelines/counting/stores", COUNTS, f"{COUNTS}/keys/a", f"{COUNTS}/changes/a"):
             assert status(path, None) == status(path, "x") == status(path, clients["other"].sha256) == 401
+        assert status("/metrics", None) == 401 and status("/metrics", token) == status("/metrics", other) == 403
+        assert status("/metrics", operator) == 200
         assert client.get("/pipelines", headers={"Authorization": f"Bearer {other}"}).json() == []
         found = client.get("/pipelines/counting/stores", headers={"Authorization": f"Bearer {token}"}).json()
         assert [each["store"] for each in found] == ["counts"]
@@ -206,6 +211,64 @@ def test_the_document_describes_every_path(stream: Counting) -> None:
     } <= paths
     assert document["paths"]["/pipelines/{pipeline}/stores/{store}/keys"].keys() == {"post"}
     assert "AsOf" in document["components"]["schemas"]
+
+
+def test_what_the_server_says_of_itself(stream: Counting) -> None:
+    with served(stream) as client:
+        for path in ("keys/a", "keys/b", "keys", "entries?limit=0", "stats"):
+            client.get(f"{COUNTS}/{path}")
+        for name in ("guess-1", "guess-2"):
+            client.get(f"/pipelines/{name}/stores/{name}/keys/a")
+        client.get(f"{COUNTS}/keys/a?min_batch=9")
+        answers = [client.get("/metrics", headers={"Accept": kind}) for kind in ("", "application/openmetrics-text")]
+
+    assert [answer.headers["content-type"].split(";")[0] for answer in answers] == [
+        "text/plain",
+        "application/openmetrics-text",
+    ]
+    found = {
+        (sample.labels["pipeline"], sample.labels["store"], sample.labels["question"], sample.labels["status"]): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(answers[0].text)
+        for sample in family.samples
+        if sample.name == "deltaworks_query_requests_total"
+    }
+    assert found == {
+        ("counting", "counts", "keys of a key", "200"): 2,
+        ("counting", "counts", "keys of a key", "503"): 1,
+        ("counting", "counts", "entries", "400"): 1,
+        ("counting", "counts", "stats", "200"): 1,
+        ("", "", "keys of a key", "404"): 2,
+    }
+    assert "deltaworks_query_followers 0.0" in answers[0].text
+    assert 'deltaworks_query_duration_seconds_bucket{le="+Inf",pipeline="counting"' in answers[0].text
+
+
+def test_windows_of_a_key_are_followed(stream: Counting) -> None:
+    async def ask(min_batch: int | None) -> Any:
+        with stream.asked() as opened:
+            return opened.store("windows").changes(min_batch=min_batch)
+
+    async def follow() -> None:
+        followers = Followers()
+        watched = followers.watched("windows", lambda: store_changes.Batches(ask))
+        told = store_changes.events(watched, None, store_changes.OneKey("b"))
+        first = await anext(told)
+        assert first.startswith(b"event: changes\nid: 0:0\n") and b'"key":"b","start_ms":0,' in first
+        assert b'"value":2' in first and b'"key":"a"' not in first
+        stream.batch("a")
+        assert await anext(told) == b"id: 1:0\n\n", "what others change is no event"
+        await told.aclose()
+        while len(watched.remembered) < 2:
+            await asyncio.sleep(0.01)
+        stream.batch("b")
+        again = store_changes.events(watched, (1, 0), store_changes.OneKey("b"))
+        assert b'"value":3' in await anext(again)
+        await again.aclose()
+        await followers.close()
+
+    asyncio.run(follow())
 
 
 def test_a_key_is_followed_and_each_change_told_once(stream: Counting) -> None:
@@ -317,7 +380,8 @@ def test_a_place_that_is_none_and_a_store_that_is_no_table_are_refused(stream: C
         for store, id, says in (
             ("counts", "17", "not the id"),
             ("counts", "a:b", "not the id"),
-            ("windows", "1:1", "no table"),
+            ("windows", "x", "not the id"),
+            ("versions", "1:1", "is versioned"),
         ):
             answer = client.get(f"/pipelines/counting/stores/{store}/changes", headers={"Last-Event-ID": id})
             assert answer.status_code == 400 and says in answer.text

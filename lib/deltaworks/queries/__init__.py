@@ -21,11 +21,13 @@ from deltaworks.queries.answers import (
     KeyMetadata,
     Page,
     Session,
+    SessionChange,
     Several,
     StoreMetadata,
     StoreStats,
     Version,
     Window,
+    WindowChange,
 )
 from deltaworks.queries.key_value import KeyValues
 from deltaworks.queries.kinds import Stream
@@ -47,6 +49,7 @@ __all__ = [
     "Page",
     "RangeQuery",
     "Session",
+    "SessionChange",
     "SessionValues",
     "Several",
     "StoreMetadata",
@@ -56,6 +59,7 @@ __all__ = [
     "VersionedKeyQuery",
     "VersionedValues",
     "Window",
+    "WindowChange",
     "WindowKeyQuery",
     "WindowRangeQuery",
     "WindowedValues",

@@ -56,11 +56,36 @@ class Change(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
     timestamp_ms: int | None
 
 
-class Changes(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
+class WindowChange(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
+    """A key with what a batch has left of it in a window."""
+
+    key: K
+    start_ms: int
+    end_ms: int
+    """Exclusive."""
+    value: V | None
+    """None: it is gone."""
+    timestamp_ms: int | None
+
+
+class SessionChange(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
+    """A key with what a batch has left of it in a session; one that has grown is another session, and the old one is
+    gone."""
+
+    key: K
+    start_ms: int
+    end_ms: int
+    """Inclusive: the time of its last record."""
+    value: V | None
+    """None: it is gone."""
+
+
+class Changes(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """What a batch has changed."""
 
-    rows: tuple[Change[K, V], ...] | None
-    """Each key once, in the order of their bytes; None: it is not known any more, since the stream has gone on."""
+    rows: tuple[R, ...] | None
+    """Each key once (with its window or session), in the order of their bytes; None: it is not known any more, since
+    the stream has gone on."""
     as_of: AsOf
 
 

@@ -53,28 +53,19 @@ class KeyValues(StoreView[K, V]):
 
         return self._ask(answer, min_batch)
 
-    def changes(self, *, min_batch: int | None = None) -> Changes[K, V]:
+    def changes(self, *, min_batch: int | None = None) -> Changes[Change[K, V]]:
         """What the last committed batch has changed. Whoever asks after each batch gets each change once.
 
         Raises:
             StoreQueryError: it is a global table.
             StoreUnavailableError: the store cannot be read now.
         """
-        if self._owned.is_global:
-            raise StoreQueryError(
-                f"The global table {self.name!r} does not say what a batch has changed.", hint="read its topic"
-            )
 
-        def row(key: bytes, raw: bytes | None) -> Change[K, V]:
+        def rows(key: bytes, raw: bytes | None) -> tuple[Change[K, V], ...]:
             value, timestamp_ms = (None, None) if raw is None else self._value(raw)
-            return Change(key=self._codec.key_object(key), value=value, timestamp_ms=timestamp_ms)
+            return (Change(key=self._codec.key_object(key), value=value, timestamp_ms=timestamp_ms),)
 
-        def answer(look: Look) -> Changes[K, V]:
-            found = look.changes()
-            rows = None if found is None else tuple(row(key, raw) for key, raw in found)
-            return Changes(rows=rows, as_of=look.as_of)
-
-        return self._ask(answer, min_batch)
+        return self._changes(rows, min_batch)
 
     def range(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from deltaworks.kernel.stores.entries import TIME_BYTES
 from deltaworks.kernel.stores.session import SessionStore
-from deltaworks.queries.answers import Found, Page, Place, Session
+from deltaworks.queries.answers import Changes, Found, Page, Place, Session, SessionChange
 from deltaworks.queries.store import LIMIT, K, Raw, StoreView, V, begin_of, checked_limit, of_span
 from deltaworks.queries.stream import Look, Part
 from deltaworks.queries.windows import FOR_EVER_MS, checked_span
@@ -98,6 +98,22 @@ class SessionValues(StoreView[K, V]):
             return self._page(look, series, wanted, self._row)
 
         return self._ask(answer, min_batch)
+
+    def changes(self, *, min_batch: int | None = None) -> Changes[SessionChange[K, V]]:
+        """What the last committed batch has changed. Whoever asks after each batch gets each change once.
+
+        Sessions that the store drops since they are older than its retention are not told.
+
+        Raises:
+            StoreUnavailableError: the store cannot be read now.
+        """
+
+        def rows(data: bytes, raw: bytes | None) -> tuple[SessionChange[K, V], ...]:
+            key, (start_ms, end_ms) = self._codec.key_object(data[: -2 * TIME_BYTES]), _bounds(data)
+            value = None if raw is None else self._value(raw)
+            return (SessionChange(key=key, start_ms=start_ms, end_ms=end_ms, value=value),)
+
+        return self._changes(rows, min_batch)
 
     def _row(self, raw: Raw) -> Session[K, V]:
         start_ms, end_ms = _bounds(raw[0])

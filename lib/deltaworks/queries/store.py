@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
-from itertools import groupby, islice
+from itertools import chain, groupby, islice, starmap
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from deltaworks.errors import SerializationError, StoreQueryError
 from deltaworks.kernel.stores.entries import TIME_BYTES, Codec
 from deltaworks.kernel.stores.state import NEVER
-from deltaworks.queries.answers import KeyMetadata, Page, Place, StoreMetadata, StoreStats, after, place_of
+from deltaworks.queries.answers import Changes, KeyMetadata, Page, Place, StoreMetadata, StoreStats, after, place_of
 from deltaworks.queries.stream import Look, OpenStream, Part
 from deltaworks.runtime.state.local_store import LONG_KEY
 from deltaworks.serdes.type_names import type_name
@@ -119,6 +119,25 @@ class StoreView(Generic[K, V]):
 
     def _ask(self, answer: Callable[[Look], R], min_batch: int | None) -> R:
         return self._stream.ask(self.name, answer, min_batch)
+
+    def _changes(self, rows: Callable[[bytes, bytes | None], Iterable[R]], min_batch: int | None) -> Changes[R]:
+        """What the last committed batch has changed.
+
+        Args:
+            rows: of a key and its new value, both as they are in the store; None: it is gone.
+            min_batch: waits until this batch is committed.
+        """
+        if self._owned.is_global:
+            raise StoreQueryError(
+                f"The global table {self.name!r} does not say what a batch has changed.", hint="read its topic"
+            )
+
+        def answer(look: Look) -> Changes[R]:
+            found = look.changes()
+            changed = None if found is None else tuple(chain.from_iterable(starmap(rows, found)))
+            return Changes(rows=changed, as_of=look.as_of)
+
+        return self._ask(answer, min_batch)
 
     def _key(self, key: Any) -> bytes:
         """The bytes of a key."""

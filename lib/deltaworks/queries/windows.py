@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deltaworks.errors import StoreQueryError
 from deltaworks.kernel.stores.entries import TIME_BYTES
 from deltaworks.kernel.stores.window import WindowStore
-from deltaworks.queries.answers import Found, Page, Place, Window
+from deltaworks.queries.answers import Changes, Found, Page, Place, Window, WindowChange
 from deltaworks.queries.store import LIMIT, K, Raw, StoreView, V, begin_of, checked_limit, of_span
 from deltaworks.queries.stream import Look, OpenStream, Part
 
@@ -109,25 +109,51 @@ class WindowedValues(StoreView[K, V]):
 
         return self._ask(answer, min_batch)
 
+    def changes(self, *, min_batch: int | None = None) -> Changes[WindowChange[K, V]]:
+        """What the last committed batch has changed. Whoever asks after each batch gets each change once.
+
+        Windows that the store drops since they are older than its retention are not told. A store that keeps several
+        values of a window tells all of them, one by one.
+
+        Raises:
+            StoreUnavailableError: the store cannot be read now.
+        """
+
+        def rows(data: bytes, raw: bytes | None) -> list[WindowChange[K, V]]:
+            key, start_ms = self._codec.key_object(data[:-TIME_BYTES]), int.from_bytes(data[-TIME_BYTES:], "big")
+            values, timestamp_ms = ([None], None) if raw is None else self._values(raw)
+            return [
+                WindowChange(
+                    key=key, start_ms=start_ms, end_ms=self._end_of(start_ms), value=value, timestamp_ms=timestamp_ms
+                )
+                for value in values
+            ]
+
+        return self._changes(rows, min_batch)
+
     def _windows(self, look: Look, series: list[Iterator[Raw]], limit: int) -> Page[Window[K, V]]:
         page = self._page(look, series, limit, self._rows)
         return Page(rows=tuple(row for rows in page.rows for row in rows), next=page.next, as_of=page.as_of)
 
     def _rows(self, raw: Raw) -> list[Window[K, V]]:
         """A window, several times if the store keeps several values."""
-        codec, start_ms = self._codec, int.from_bytes(raw[0][:TIME_BYTES], "big")
-        cached, timestamp_ms = codec.entry(raw[2])
-        value = codec.value_of_cached(cached)
+        start_ms, (values, timestamp_ms) = int.from_bytes(raw[0][:TIME_BYTES], "big"), self._values(raw[2])
         return [
             Window(
-                key=codec.key_object(raw[0][TIME_BYTES:-TIME_BYTES]),
+                key=self._codec.key_object(raw[0][TIME_BYTES:-TIME_BYTES]),
                 start_ms=start_ms,
                 end_ms=self._end_of(start_ms),
                 value=each,
-                timestamp_ms=self._time(timestamp_ms),
+                timestamp_ms=timestamp_ms,
             )
-            for each in (value if self._spec.retain_duplicates else [value])
+            for each in values
         ]
+
+    def _values(self, raw: bytes) -> tuple[Sequence[Any], int | None]:
+        """The values of a window, more than one if the store keeps several, and their time."""
+        cached, timestamp_ms = self._codec.entry(raw)
+        value = self._codec.value_of_cached(cached)
+        return value if self._spec.retain_duplicates else [value], self._time(timestamp_ms)
 
 
 def checked_span(from_ms: int, to_ms: int) -> None:

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from deltaworks import clock
 from deltaworks.errors import (
     ConfigurationError,
     DeltaworksError,
@@ -33,11 +34,14 @@ from deltaworks.query_server.access import (
 )
 from deltaworks.query_server.changes import changes
 from deltaworks.query_server.following import Followers
+from deltaworks.query_server.metrics import Metrics
 from deltaworks.query_server.openapi import CHANGES, PIPELINES, STORE, STORE_CHANGES, STORES, Trouble, document
 from deltaworks.query_server.parameters import read
 from deltaworks.query_server.routes import MAX_KEYS, QUESTIONS, Question, json_of
-from deltaworks.query_server.store_changes import Batches, events, place_of
+from deltaworks.query_server.store_changes import Batches, OneKey, events, place_of
 from deltaworks.query_server.streams import Streams
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 MAX_FOLLOWERS = 1_000
 """Requests that follow a key or a store at once."""
@@ -63,6 +67,7 @@ def application(streams: Streams, access: Access) -> Starlette:
         access: who may read what.
     """
     followers = Followers()
+    metrics = Metrics(lambda: followers.number)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -70,7 +75,7 @@ def application(streams: Streams, access: Access) -> Starlette:
         await followers.close()
         streams.close()
 
-    def asking(question: Question) -> Callable[[Request], Awaitable[Response]]:
+    def asking(question: Question) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             view = await _view(streams, access, request)
             question.require_kind(view)
@@ -81,10 +86,25 @@ def application(streams: Streams, access: Access) -> Starlette:
 
         return endpoint
 
+    def measured(question: str, endpoint: Endpoint) -> Endpoint:
+        async def measuring(request: Request) -> Response:
+            begun_s, status = clock.ticks_s(), 500
+            try:
+                response = await endpoint(request)
+                status = response.status_code
+            except DeltaworksError as error:
+                status = _status(error)
+                raise
+            finally:
+                metrics.answered(question, request.path_params, status, clock.ticks_s() - begun_s)
+            return response
+
+        return measuring
+
     async def follow(request: Request) -> Response:
         view = await _view(streams, access, request)
         if not isinstance(view, KeyValues | VersionedValues):
-            raise StoreQueryError(f"Keys of the store {view.name!r} have windows or sessions: they cannot be followed.")
+            return await follow_rows(view, request, OneKey(view.key_of_text(request.path_params["key"])))
         read((), request.query_params)
         require_room()
         key, name = view.key_of_text(request.path_params["key"]), request.path_params["pipeline"]
@@ -95,8 +115,13 @@ def application(streams: Streams, access: Access) -> Starlette:
 
     async def follow_store(request: Request) -> Response:
         view = await _view(streams, access, request)
-        if not isinstance(view, KeyValues):
-            raise StoreQueryError(f"The store {view.name!r} is no table: it cannot be followed.")
+        if isinstance(view, VersionedValues):
+            raise StoreQueryError(
+                f"The store {view.name!r} is versioned: it cannot be followed.", hint="follow its keys, /changes/KEY"
+            )
+        return await follow_rows(view, request, None)
+
+    async def follow_rows(view: Any, request: Request, only: OneKey | None) -> Response:
         read((), request.query_params)
         require_room()
         last_id = request.headers.get("last-event-id")
@@ -104,11 +129,11 @@ def application(streams: Streams, access: Access) -> Starlette:
         name = request.path_params["pipeline"]
         await streams.answer(name, view.changes)  # what is wrong is said before the first event
 
-        def changed(batch: int | None) -> Awaitable[Changes[Any, Any]]:
+        def changed(batch: int | None) -> Awaitable[Changes[Any]]:
             return streams.once(name, lambda: view.changes(min_batch=batch))
 
         batches = followers.watched((name, view.name), lambda: Batches(changed))
-        return _events(events(batches, place))
+        return _events(events(batches, place, only))
 
     def require_room() -> None:
         if followers.number >= MAX_FOLLOWERS:
@@ -130,19 +155,30 @@ def application(streams: Streams, access: Access) -> Starlette:
     async def health(_: Request) -> Response:
         return _json({"status": "ok", "followers": followers.number})
 
+    async def exposed(request: Request) -> Response:
+        client = access.client(request.headers.get("authorization"))
+        require(client, "*", "*")
+        content, content_type = metrics.exposed(request.headers.get("accept", ""))
+        return Response(content, headers={"Content-Type": content_type})
+
     async def openapi(_: Request) -> Response:
         return _json(document(version("deltaworks")))
 
     return Starlette(
         routes=[
             Route("/health", health),
+            Route("/metrics", exposed),
             Route("/openapi.json", openapi),
-            Route(PIPELINES, pipelines),
-            Route(STORES, stores),
-            Route(CHANGES, follow),
-            Route(STORE_CHANGES, follow_store),
+            Route(PIPELINES, measured("pipelines", pipelines)),
+            Route(STORES, measured("stores", stores)),
+            Route(CHANGES, measured("changes of a key", follow)),
+            Route(STORE_CHANGES, measured("changes", follow_store)),
             *(
-                Route(f"{STORE}{question.path}", asking(question), methods=["POST" if question.takes_keys else "GET"])
+                Route(
+                    f"{STORE}{question.path}",
+                    measured(question.name, asking(question)),
+                    methods=["POST" if question.takes_keys else "GET"],
+                )
                 for question in QUESTIONS
             ),
         ],
@@ -180,8 +216,11 @@ def _json(answer: Any) -> Response:
 
 async def _failed(_: Request, error: Exception) -> Response:
     assert isinstance(error, DeltaworksError)
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    return _trouble(status, error.message, error.hint)
+    return _trouble(_status(error), error.message, error.hint)
+
+
+def _status(error: DeltaworksError) -> int:
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 async def _no_route(_: Request, error: Exception) -> Response:

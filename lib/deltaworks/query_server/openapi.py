@@ -21,8 +21,9 @@ _LISTS: dict[str, tuple[str, Any]] = {
     STORES: ("The stores that the token may read.", list[StoreMetadata]),
 }
 _FOLLOWED = {
-    CHANGES: "The value of a key, and each new one: server-sent events.",
-    STORE_CHANGES: "What each batch changes in a table: server-sent events.",
+    CHANGES: "The value of a key, and each new one; of a key with windows or sessions, what each batch changes in "
+    "them: server-sent events.",
+    STORE_CHANGES: "What each batch changes in a store: server-sent events.",
 }
 _TYPES: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},

@@ -66,6 +66,12 @@ class Question:
     takes_keys: bool = False
     """Whether it is a POST with an array of keys; `ask` gets it as text."""
 
+    @property
+    def name(self) -> str:
+        """What is asked, in a word."""
+        what, _, key = self.path.removeprefix("/").partition("/")
+        return f"{what or 'store'}{' of a key' if key else ''}"
+
     def require_kind(self, view: View) -> None:
         """
         Raises:

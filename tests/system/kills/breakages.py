@@ -20,9 +20,17 @@ from tests.system.kills.cluster import RATE, STARTS, Check
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.sample_data import flowing
 
-_MOVED_S = 120.0
-_COME_AT_LEAST = 16
-"""So many stores are filled by the two starts that compare."""
+_FAILURES = 20
+"""Of tasks: more than there are, so that some of them move and come back."""
+_COME_AT_LEAST = 16 + _FAILURES // 2
+"""So many stores are filled by the two starts that compare, and by half of the failures."""
+_ELSEWHERE = {
+    "spark.excludeOnFailure.taskAndStage.enabled": "true",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "1",
+    "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "100",
+    "spark.excludeOnFailure.stage.maxFailedExecutorsPerNode": "100",
+}
+"""Spark does not try a task again where it has failed."""
 _LOSSES: tuple[tuple[Fault, float], ...] = (
     ("answer lost", 0.03),
     ("failed after all", 0.03),
@@ -71,23 +79,19 @@ def lossy(check: Check, mutation: str | None) -> bool:
 
 
 def moved(check: Check, mutation: str | None) -> bool:
-    """Tasks leave an executor whose cores are taken, and come back to the stores that they left there."""
-    with check.stage("moved", workers=1, spark={"spark.locality.wait": "0ms"}) as stage:
-        cluster = stage.cluster
-        stream = StreamUnderKills(stage.settings, cluster.folder, mutation=mutation)
+    """Tasks that fail go on with another executor, and come back to the stores that they left when they fail there."""
+    with check.stage("moved", spark=_ELSEWHERE) as stage:
+        stream = StreamUnderKills(stage.settings, stage.cluster.folder, mutation=mutation)
         with flowing(check.settings, RATE), stream.running():
             stream.at_work(check.rng)
-            for _ in range(3):
-                cluster.add_worker(1)
-                stream.until(lambda: cluster.has_run(1), _MOVED_S, "a new worker gets no task")
-                for _ in range(3):
-                    stream.at_work(check.rng)
-                cluster.remove_worker(1)
+            for _ in range(_FAILURES):
+                stream.inject("task.processed", "raise")
                 stream.at_work(check.rng)
         exact = check.judge("moved", stream, stage, mutation)
-        came = sum(stream.outcome.openings[each.value] for each in (RecoveryAction.CAUGHT_UP, RecoveryAction.REBUILD))
-        print(f"moved: {came} times a task came to an executor that had to fill its store", flush=True)
-        return exact and came > _COME_AT_LEAST
+        openings = stream.outcome.openings
+        came = {each: openings[each.value] for each in (RecoveryAction.CAUGHT_UP, RecoveryAction.REBUILD)}
+        print(f"moved: a task came to an executor that had to fill its store: {came}", flush=True)
+        return exact and sum(came.values()) > _COME_AT_LEAST
 
 
 def restarted(check: Check, mutation: str | None) -> bool:

@@ -159,12 +159,21 @@ class Follower(ABC):
                     self._id = event["id"]
                     self.events += 1
                     event = {}
+                elif "id" in event:
+                    if not self._tell_nothing(int(event["id"].partition(":")[0])):
+                        return
+                    self._id = event["id"]
+                    event = {}
         finally:
             connection.close()
 
     @abstractmethod
     def _tell(self, kind: str, found: dict[str, Any]) -> bool:
         """Takes an event; False: it has to be told again."""
+
+    def _tell_nothing(self, batch: int) -> bool:
+        """Takes that a batch has changed nothing; False: it has to be told again."""
+        return True
 
     @abstractmethod
     def differences(self, words: Records) -> list[str]:
@@ -197,11 +206,23 @@ class KeyFollower(Follower):
         return found
 
 
-class StoreFollower(Follower):
-    """Keeps a copy of a store: reads it when it has to, and then takes the changes of each batch."""
+class Copy(Follower):
+    """Keeps a copy of some rows: reads them when it has to, and then takes the changes of each batch.
 
-    def __init__(self, port: int, asked: Asked) -> None:
-        super().__init__(port, "asked-counts/changes", asked)
+    Args:
+        port: of the server.
+        asked: gets the whole copy after each event.
+        changes: what is followed.
+        rows: where the same rows are read.
+        place: the field by which rows differ.
+        answer: kind and keys of the same question to `Client`.
+    """
+
+    def __init__(
+        self, port: int, asked: Asked, *, changes: str, rows: str, place: str, answer: tuple[str, tuple[str, ...]]
+    ) -> None:
+        super().__init__(port, changes, asked)
+        self._rows, self._place, self._answer = rows, place, answer
         self._copy: dict[str, int] = {}
         self._batch = -1
         """Which it is of."""
@@ -215,15 +236,18 @@ class StoreFollower(Follower):
         if batch <= self._batch:  # it was read after this batch
             return True
         for row in found["rows"]:
-            self._copy[row["key"]] = row["value"]
+            self._copy[str(row[self._place])] = row["value"]
         self._batch = batch
-        self._asked.answers.append(Answer("page", (), batch, topics_of(found), dict(self._copy)))
+        self._asked.answers.append(Answer(*self._answer, batch, topics_of(found), dict(self._copy)))
         return True
+
+    def _tell_nothing(self, batch: int) -> bool:
+        return self._batch >= 0 or self._read(batch)
 
     def _read(self, batch: int) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_S)
         try:
-            connection.request("GET", f"{_BASE}/asked-counts/entries?limit=1000&min_batch={batch}")
+            connection.request("GET", f"{_BASE}/{self._rows}?limit=1000&min_batch={batch}")
             answer = connection.getresponse()
             text = answer.read()
         finally:
@@ -231,14 +255,45 @@ class StoreFollower(Follower):
         if answer.status != http.client.OK:
             return False
         found = json.loads(text)
-        self._copy = {row["key"]: row["value"] for row in found["rows"]}
+        self._copy = {str(row[self._place]): row["value"] for row in found["rows"]}
         self._batch = found["as_of"]["batch"]
         return True
 
+    @abstractmethod
+    def _expected(self, words: Records) -> Mapping[str, int]:
+        """All rows, when everything was told."""
+
     def differences(self, words: Records) -> list[str]:
-        expected = words.counts(ALL)
-        wrong = [key for key in expected.keys() | self._copy.keys() if expected.get(key) != self._copy.get(key)]
-        return [f"the copy of the store differs in {len(wrong)} keys: {wrong[:3]}"] if wrong else []
+        expected = self._expected(words)
+        wrong = [place for place in expected.keys() | self._copy.keys() if expected.get(place) != self._copy.get(place)]
+        return [f"the copy of {self._rows} differs in {len(wrong)} rows: {wrong[:3]}"] if wrong else []
+
+
+class StoreFollower(Copy):
+    """Keeps a copy of a store."""
+
+    def __init__(self, port: int, asked: Asked) -> None:
+        super().__init__(
+            port, asked, changes="asked-counts/changes", rows="asked-counts/entries", place="key", answer=("page", ())
+        )
+
+    def _expected(self, words: Records) -> Mapping[str, int]:
+        return words.counts(ALL)
+
+
+class WindowFollower(Copy):
+    """Keeps a copy of the windows of a key."""
+
+    def __init__(self, port: int, key: str, asked: Asked) -> None:
+        super().__init__(
+            port, asked,
+            changes=f"asked-minutes/changes/{key}", rows=f"asked-minutes/windows/{key}", place="start_ms",
+            answer=("windows", (key,)),
+        )  # fmt: skip
+        self._key = key
+
+    def _expected(self, words: Records) -> Mapping[str, int]:
+        return {str(start_ms): count for start_ms, count in words.windows(self._key, ALL, SIZE_MS).items()}
 
 
 def topics_of(found: Mapping[str, Any]) -> dict[str, Offsets]:

@@ -18,7 +18,7 @@ from deltaworks.stack import ports
 from deltaworks.stack.lifecycle import down, up
 from tests.support.live_stack import reachable
 from tests.system.kills.stream_under_kills import StreamUnderKills
-from tests.system.queries.asking import Asked, KeyFollower, StoreFollower, differences
+from tests.system.queries.asking import Asked, KeyFollower, StoreFollower, WindowFollower, differences
 from tests.system.queries.flow import KEYS, TOPIC
 from tests.system.queries.history import ALL, records
 from tests.system.replays.project import Project
@@ -60,7 +60,12 @@ class Run:
         (self.port,) = ports.free_ports(1)
         self.server: subprocess.Popen[str] | None = None
         self.of_store = StoreFollower(self.port, self.asked)
-        self.followers = [*(KeyFollower(self.port, key, self.asked) for key in KEYS[:3]), self.of_store]
+        self.of_windows = WindowFollower(self.port, KEYS[3], self.asked)
+        self.followers = [
+            *(KeyFollower(self.port, key, self.asked) for key in KEYS[:3]),
+            self.of_store,
+            self.of_windows,
+        ]
 
     @contextmanager
     def serving(self) -> Iterator[None]:
@@ -110,7 +115,8 @@ class Run:
         print(
             f"{len(answers)} answers of {len({each.batch for each in answers})} batches, "
             f"{dict(Counter(each.kind for each in answers))}, "
-            f"{sum(each.events for each in self.followers)} events, {self.of_store.gaps} gaps; "
+            f"{sum(each.events for each in self.followers)} events, "
+            f"{self.of_store.gaps + self.of_windows.gaps} gaps; "
             f"no answer: {dict(self.asked.refused)}; "
             f"{sum(words.counts(ALL).values())} records; "
             f"p50 {times[len(times) // 2]:.1f} ms, p99 {times[len(times) * 99 // 100]:.1f} ms: "

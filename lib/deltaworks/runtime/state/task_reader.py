@@ -8,7 +8,7 @@ not fit together (a store is being filled, a batch was committed meanwhile), an 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ import lmdb
 
 from deltaworks.errors import ConfigurationError, StateError, StoreUnavailableError
 from deltaworks.kernel.stores.entries import TIME_BYTES
-from deltaworks.kernel.stores.state import StateBackend
+from deltaworks.kernel.stores.state import StateBackend, StoreChanges
 from deltaworks.runtime.global_tables import global_path
 from deltaworks.runtime.state import local_files, published
 from deltaworks.runtime.state.local_store import (
@@ -178,16 +178,17 @@ class TaskState:
         below, gone_ms = self._opened.reader(store), change.expire_before_ms
         if gone_ms is not None:
             entries -= sum(1 for _ in below.scan_time(0, gone_ms))
-        for key, value in change.entries:
-            if gone_ms is None or int.from_bytes(key[-TIME_BYTES:], "big") >= gone_ms:
-                entries += (value is not None) - (below.get(key) is not None)
+        for key, value in _not_expired(change):
+            entries += (value is not None) - (below.get(key) is not None)
         return entries, size_bytes
 
     def changes(self, store: str, batch: int, intent_of: IntentOf) -> Sequence[tuple[bytes, bytes | None]] | None:
         """What a batch, which the state is of, has changed in a store: each key with its new value, in no order.
 
+        What has expired in a timed store is left out.
+
         Args:
-            store: one without an index by time.
+            store: its name.
             batch: as it was given to `TaskReader.begin`.
             intent_of: likewise.
 
@@ -204,7 +205,7 @@ class TaskState:
         if found.head.intent != intent_of(batch):
             return ()
         change = found.changes().get(store)
-        return () if change is None else change.entries
+        return () if change is None else list(_not_expired(change))
 
 
 @dataclass(frozen=True)
@@ -328,6 +329,14 @@ class _Opened:
     def close(self) -> None:
         self.end()
         self._env.close()
+
+
+def _not_expired(change: StoreChanges) -> Iterator[tuple[bytes, bytes | None]]:
+    """The entries of a change; of a timed store, those that it does not drop."""
+    gone_ms = change.expire_before_ms
+    for key, value in change.entries:
+        if gone_ms is None or int.from_bytes(key[-TIME_BYTES:], "big") >= gone_ms:
+            yield key, value
 
 
 def _environment(folder: Path) -> Environment:
