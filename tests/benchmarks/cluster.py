@@ -5,7 +5,8 @@
 
 In each run four tasks may run at once, on the same cores: in one executor, in two, in four, or in the driver's JVM. All
 that lasts is in SeaweedFS on the same cores, whose CPU is not counted, like the broker's; that of workers and executors
-is. After the flow an executor is killed: how long is it until the next batch is committed?
+is. Each JVM compiles the same code, so as many records as are measured come before, which do not count. After the flow
+an executor is killed: how long is it until the next batch is committed?
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ from tests.system.kills.machines import Machines, machines
 from tests.system.kills.store_under_kills import stored
 
 _CORES = 4
-_PLACES = (0, 1, 2, 4)
-"""Executors; 0: no cluster."""
 _PER_S = 500
 
 
@@ -69,20 +68,22 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--job", default="orders")
+    parser.add_argument("--executors", default="0,1,2,4", help="0: no cluster")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     load = (20_000, 5.0) if options.quick else (200_000, 20.0)
-    rounds: dict[int, list[dict[str, float]]] = {executors: [] for executors in _PLACES}
+    places = [int(each) for each in options.executors.split(",")]
+    rounds: dict[int, list[dict[str, float]]] = {executors: [] for executors in places}
     killed: list[float] = []
     with tempfile.TemporaryDirectory(prefix="deltaworks-bench-") as folder:
         Path(folder).chmod(0o711)
         settings = broker_settings(Path(folder), None)
         with broker(settings):
             for number in range(options.repeats):
-                for executors in _PLACES:
+                for executors in places if number % 2 else places[::-1]:
                     with place(settings, executors, number) as (own, cluster):
                         elsewhere = (lambda: 0.0) if cluster is None else cluster.cpu_s
-                        figures = measure(own, options.job, *load, elsewhere=elsewhere)
+                        figures = measure(own, options.job, *load, warm=load[0], elsewhere=elsewhere)
                     rounds[executors].append(figures)
                     say(
                         f"{executors} executors: "
@@ -97,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
         medians = {each: statistics.median(figures[each] for figures in found) for each in found[0]}
         told = ", ".join(f"{each} {value:,.2f}" for each, value in medians.items())
         print(f"{options.job}, {executors or 'no'} executors, median of {len(found)}: {told}")
-    for executors in _PLACES[2:]:
+    for executors in sorted(each for each in places if each > 1 and 1 in places):
         pairs = zip(rounds[executors], rounds[1], strict=True)
         ratio = statistics.median(many["records/CPU s"] / one["records/CPU s"] for many, one in pairs)
         print(f"records per CPU second on {executors} executors are {ratio:.2f} of those on one, median of pairs")

@@ -43,7 +43,13 @@ def place(settings: Settings, name: str, number: int) -> Iterator[Settings]:
 
 
 def measure(
-    settings: Settings, job: str, backlog: int, fed_s: float, *, elsewhere: Callable[[], float] = lambda: 0.0
+    settings: Settings,
+    job: str,
+    backlog: int,
+    fed_s: float,
+    *,
+    warm: int | None = None,
+    elsewhere: Callable[[], float] = lambda: 0.0,
 ) -> dict[str, float]:
     """A backlog, then a steady flow.
 
@@ -52,6 +58,7 @@ def measure(
         job: its name.
         backlog: records at once.
         fed_s: how long the flow lasts, in seconds.
+        warm: records before it, for classes and compiled code; None: a quarter of the backlog.
         elsewhere: CPU seconds of processes that work for the stream and are not below its driver.
     """
     sample = Sample.of(settings, job)
@@ -63,7 +70,7 @@ def measure(
 
     try:
         driver.until(lambda: driver.caught_up(settings.bootstrap))
-        sample.more(backlog // 4)  # classes, compiled code
+        sample.more(backlog // 4 if warm is None else warm)
         driver.until(lambda: driver.caught_up(settings.bootstrap, snapshots=False))
         before, begun = used(), time.monotonic()
         sample.more(backlog)

@@ -22,6 +22,7 @@ from tests.system.sample_data import flowing
 
 _FAILURES = 20
 """Of tasks: more than there are, so that some of them move and come back."""
+_BATCH_S = 120.0
 _COME_AT_LEAST = 16 + _FAILURES // 2
 """So many stores are filled by the two starts that compare, and by half of the failures."""
 _ELSEWHERE = {
@@ -86,7 +87,8 @@ def moved(check: Check, mutation: str | None) -> bool:
             stream.at_work(check.rng)
             for _ in range(_FAILURES):
                 stream.inject("task.processed", "raise")
-                stream.at_work(check.rng)
+                committed = stream.batches()
+                stream.until(lambda: stream.batches() > committed, _BATCH_S, "the batch is not committed")  # noqa: B023
         exact = check.judge("moved", stream, stage, mutation)
         openings = stream.outcome.openings
         came = {each: openings[each.value] for each in (RecoveryAction.CAUGHT_UP, RecoveryAction.REBUILD)}
