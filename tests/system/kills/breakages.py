@@ -30,6 +30,7 @@ _ELSEWHERE = {
     "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "1",
     "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "100",
     "spark.excludeOnFailure.stage.maxFailedExecutorsPerNode": "100",
+    "spark.scheduler.excludeOnFailure.unschedulableTaskSetTimeout": "5s",
 }
 """Spark does not try a task again where it has failed."""
 _LOSSES: tuple[tuple[Fault, float], ...] = (
@@ -93,7 +94,7 @@ def moved(check: Check, mutation: str | None) -> bool:
         openings = stream.outcome.openings
         came = {each: openings[each.value] for each in (RecoveryAction.CAUGHT_UP, RecoveryAction.REBUILD)}
         print(f"moved: a task came to an executor that had to fill its store: {came}", flush=True)
-        return exact and sum(came.values()) > _COME_AT_LEAST
+        return exact and stream.outcome.starts == STARTS and sum(came.values()) > _COME_AT_LEAST
 
 
 def restarted(check: Check, mutation: str | None) -> bool:
