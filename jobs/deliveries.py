@@ -48,7 +48,11 @@ AVRO = """
       {"name": "country", "type": "string"},
       {"name": "city", "type": "string"}
     ]}},
-    {"name": "fee", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}, "default": "\\u0000"}
+    {
+      "name": "fee",
+      "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+      "default": "\\u0000"
+    }
   ]
 }
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC
 from decimal import Decimal
 from functools import cache
 from typing import Any

@@ -26,7 +26,8 @@ from typing import Any
 
 import fastavro
 
-from deltaworks.serdes.schemas import OF_THIS_PROCESS, Kind as Format, Schemas, WriterSchema
+from deltaworks.serdes.schemas import OF_THIS_PROCESS, Schemas, WriterSchema
+from deltaworks.serdes.schemas import Kind as Format
 from deltaworks.testing.sample_data import SampleRecord, as_json
 from jobs.sample_data.kafka import HOUR, MINUTE, PARTITIONS, SECOND
 
@@ -299,7 +300,9 @@ class _Depot:
         subject = _UNTIDY if schema is INCOMPATIBLE else SUBJECT
         value = raw(self._ids.written(schema or its_schema, scan | columns, subject))
         delay_ms = self._random.randrange(3 * SECOND) if delay_ms is None else delay_ms
-        return self._deliver(self._parcel() if isinstance(key, EllipsisType) else key, value, at, kind or generation, delay_ms)
+        return self._deliver(
+            self._parcel() if isinstance(key, EllipsisType) else key, value, at, kind or generation, delay_ms
+        )
 
     def _deliver(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int, kind: Kind, delay_ms: int

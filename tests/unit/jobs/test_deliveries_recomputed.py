@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from deltaworks.testing.recorded import run_recorded
+from jobs.deliveries import pipeline
 from jobs.recomputed.deliveries import recomputation
 from jobs.sample_data.deliveries import MAIN_TOPIC, records
-from jobs.deliveries import pipeline
 from tests.unit.jobs.recomputing import (
     differences,
     equal_results,
