@@ -3,21 +3,23 @@
 The recomputation is plain DuckDB: `common.sql`, then `<job>.sql`, which makes a view "expected <result>" for each Delta
 table and output topic. `<job>_found.sql` makes a view "found <result>" of the actual rows, with the same columns. This
 module only reads topics, tables and the stream's record of its batches (their order decides which user an order meets
-and which record is late), and compares.
+and which record is late), and compares. A job whose records are in no format that DuckDB reads has functions that
+decode them, with libraries that the pipeline does not use.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import duckdb
 import pyarrow as pa
 
 from deltaworks.config import Kafka, client_settings
+from deltaworks.serdes.schemas import OF_THIS_PROCESS, Schemas
 
 _HERE = Path(__file__).parent
 _HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
@@ -42,6 +44,8 @@ _BATCH = pa.schema(
     ]
 )
 _CLOCK = pa.schema([("batch", pa.int64()), ("wall_clock_ms", pa.int64()), ("tick", pa.bool_())])
+Decode: TypeAlias = Callable[[pa.Table, Schemas], pa.Table]
+"""From records, as `records_table` makes them, to what is in them; the registry has the schemas that they name."""
 
 
 @dataclass(frozen=True)
@@ -78,28 +82,35 @@ class Recomputation:
     """The Delta tables that it writes."""
     others: tuple[str, ...] = ()
     """Other comparisons, such as between two tables."""
+    decode_inputs: Decode | None = None
+    """Makes the relation "decoded inputs" for `<job>.sql`; None: DuckDB reads the records itself."""
+    decode_outputs: Decode | None = None
+    """Likewise "decoded outputs", for `<job>_found.sql`."""
 
     @property
     def results(self) -> tuple[str, ...]:
         """Every comparison."""
         return (*self.tables, *self.others, *self.topics)
 
-    def check(self, bootstrap: Kafka, tables: Path, batches: Path) -> list[Comparison]:
+    def check(
+        self, bootstrap: Kafka, tables: Path, batches: Path, schemas: Schemas = OF_THIS_PROCESS
+    ) -> list[Comparison]:
         """Reads everything and compares.
 
         Args:
             bootstrap: the cluster.
             tables: folder with the Delta tables.
             batches: folder with the stream's record of its batches.
+            schemas: the registry, if records name schemas.
 
         Raises:
             ValueError: the stream has not read everything, or records that it has read are no longer in Kafka.
         """
         connection = duckdb.connect()
         inputs, tasks = read_topics(bootstrap, self.inputs)
-        self.recompute(connection, inputs, *read_batches(batches), tasks)
+        self.recompute(connection, inputs, *read_batches(batches), tasks, schemas)
         outputs, _ = read_topics(bootstrap, self.topics)
-        self.put_beside(connection, outputs, {name: _read_table(tables / name) for name in self.tables})
+        self.put_beside(connection, outputs, {name: _read_table(tables / name) for name in self.tables}, schemas)
         return self.compare_all(connection)
 
     def recompute(
@@ -109,6 +120,7 @@ class Recomputation:
         batches: pa.Table,
         clock: pa.Table,
         tasks: int = 4,
+        schemas: Schemas = OF_THIS_PROCESS,
     ) -> None:
         """Makes the views "expected <result>" in the connection.
 
@@ -118,12 +130,15 @@ class Recomputation:
             batches: the offsets of each batch of the stream, from `batches_table`.
             clock: the time of each batch, from `clock_table`.
             tasks: number of partitions of the input topics, which is the number of tasks of each stage.
+            schemas: the registry, if records name schemas.
         """
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET VARIABLE tasks = ?", [tasks])
         connection.execute("CREATE OR REPLACE TABLE records AS SELECT * FROM records")
         connection.execute("CREATE OR REPLACE TABLE batches AS SELECT * FROM batches")
         connection.execute("CREATE OR REPLACE TABLE clock AS SELECT * FROM clock")
+        if self.decode_inputs is not None:
+            connection.register("decoded inputs", self.decode_inputs(records, schemas))
         _run(connection, _HERE / "common.sql")
         _run(connection, _HERE / f"{self.job}.sql")
         there, processed, read = connection.sql(
@@ -135,15 +150,24 @@ class Recomputation:
         if there < read:
             raise ValueError(f"the stream has read {read} input records, of which {there} are left in Kafka")
 
-    def put_beside(self, connection: duckdb.DuckDBPyConnection, outputs: pa.Table, tables: dict[str, Any]) -> None:
+    def put_beside(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        outputs: pa.Table,
+        tables: dict[str, Any],
+        schemas: Schemas = OF_THIS_PROCESS,
+    ) -> None:
         """Makes the views "found <result>" in the connection.
 
         Args:
             connection: the connection that gets the views.
             outputs: all records of the output topics, from `records_table`.
             tables: name -> content of a Delta table.
+            schemas: the registry, if records name schemas.
         """
         connection.execute("CREATE OR REPLACE TABLE outputs AS SELECT * FROM outputs")
+        if self.decode_outputs is not None:
+            connection.register("decoded outputs", self.decode_outputs(outputs, schemas))
         for name, table in tables.items():
             connection.register(f"table {name}", table)
         _run(connection, _HERE / f"{self.job}_found.sql")

@@ -280,7 +280,7 @@ def measure(settings: Settings, options: Options) -> dict[tuple[str, str], list[
         found.setdefault((cell, clone.name), []).append(figures)
         say(f"{cell} {clone.name}: " + ", ".join(f"{name} {value:.2f}" for name, value in figures.items()))
 
-    everything = jobs.names_with(settings, "sample_data")
+    everything = jobs.with_sample_data(settings)
     for number in range(options.repeats):
         for job in options.jobs:
             for clone in options.clones:

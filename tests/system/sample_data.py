@@ -11,7 +11,7 @@ from itertools import takewhile
 from deltaworks.control import jobs
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
-from deltaworks.testing.sample_data import SampleData, produce
+from deltaworks.testing.sample_data import SampleData, produce, records_of
 
 _ENDLESS = 1_000_000
 
@@ -39,7 +39,7 @@ def flowing(
     """
     enough = threading.Event()
     data: SampleData = import_module(f"jobs.sample_data.{job}")
-    sample = takewhile(lambda _: not enough.is_set(), data.records(records, seed))
+    sample = takewhile(lambda _: not enough.is_set(), records_of(data, records, seed, jobs.schemas_of(settings, job)))
     present: dict[tuple[str, int], int] = {}
     if continued:
         plan = jobs.load(settings, job).plan()

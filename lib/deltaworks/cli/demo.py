@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +28,9 @@ from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.dsl.pipeline import Pipeline
+    from deltaworks.serdes.schemas import Schemas
     from deltaworks.stack.credentials import Credentials
+    from deltaworks.testing.sample_data import SampleRecord
 
 _STUCK_S = 180.0
 _POLL_S = 0.5
@@ -47,7 +49,9 @@ def demo(
             metavar="[PIPELINE]...", help="Pipelines with sample data; default: orders.", show_default=False
         ),
     ] = None,
-    all_of_them: Annotated[bool, typer.Option("--all", help="Every pipeline that has sample data, at once.")] = False,
+    all_of_them: Annotated[
+        bool, typer.Option("--all", help="Every pipeline that has sample data and can run here, at once.")
+    ] = False,
     records: Annotated[
         int,
         typer.Option(min=1_000, help="Records per pipeline in total; more than before continues the existing data."),
@@ -61,7 +65,7 @@ def demo(
     """
     stopped_by = _notice_signals()
     settings, steps = Settings.from_environment(), Steps()
-    chosen = jobs.names_with(settings, "sample_data") if all_of_them else names or ["orders"]
+    chosen = _all(settings) if all_of_them else names or ["orders"]
     run = _Demo(settings, steps, [_Job.of(settings, name) for name in chosen], records, seed, rate)
     try:
         equal = run.everything()
@@ -75,6 +79,16 @@ def demo(
         raise typer.Exit(1)
 
 
+def _all(settings: Settings) -> list[str]:
+    """The pipelines of `--all`; says which ones it leaves out."""
+    chosen = jobs.with_sample_data(settings)
+    if left_out := set(jobs.names_with(settings, "sample_data")) - set(chosen):
+        out.print(
+            Text(f"Without a schema registry (`deltaworks up schema-registry`): not {', '.join(sorted(left_out))}.")
+        )
+    return chosen
+
+
 @dataclass(frozen=True)
 class _Job:
     """A pipeline with its sample data and its recomputation."""
@@ -82,6 +96,7 @@ class _Job:
     pipeline: Pipeline
     data: Any
     recomputation: Any
+    schemas: Schemas
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> _Job:
@@ -89,11 +104,18 @@ class _Job:
             jobs.load(settings, name),
             jobs.load_module(settings, f"sample_data.{name}"),
             jobs.load_module(settings, f"recomputed.{name}").recomputation,
+            jobs.schemas_of(settings, name),
         )
 
     @property
     def name(self) -> str:
         return self.pipeline.name
+
+    def records(self, count: int, seed: int) -> Iterator[SampleRecord]:
+        """Its sample data."""
+        from deltaworks.testing.sample_data import records_of
+
+        return records_of(self.data, count, seed, self.schemas)
 
     @property
     def dag_id(self) -> str:
@@ -224,7 +246,7 @@ class _Demo:
 
         written = produce(
             self._settings.cluster_of(job.name),
-            job.data.records(records, self._seed),
+            job.records(records, self._seed),
             present=pipelines.records_present(self._settings, job.pipeline),
             records_per_second=rate,
             progress=lambda count: report(f"{count:,} records"),
@@ -281,7 +303,7 @@ class _Demo:
     def _check(self, job: _Job, report: Report) -> list[Any]:
         batches = self._settings.pipeline(job.name) / "batches"
         cluster = self._settings.cluster_of(job.name)
-        comparisons: list[Any] = job.recomputation.check(cluster, self._settings.tables, batches)
+        comparisons: list[Any] = job.recomputation.check(cluster, self._settings.tables, batches, job.schemas)
         report(f"{sum(c.expected for c in comparisons):,} rows and records")
         return comparisons
 
@@ -291,7 +313,7 @@ class _Demo:
         out.print()
         if len(results) == 1:
             ((job, _),) = results
-            sample = job.data.records(max(self._records, self._present(job)), self._seed)
+            sample = job.records(max(self._records, self._present(job)), self._seed)
             print_table(
                 f"What was produced for {job.name}",
                 ("records", "what"),

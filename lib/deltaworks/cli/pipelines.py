@@ -80,7 +80,7 @@ def produce(
     with Steps().step("produce") as report:
         written = sample_data.produce(
             settings.cluster_of(name),
-            data.records(records, seed),
+            sample_data.records_of(data, records, seed, jobs.schemas_of(settings, name)),
             present=records_present(settings, pipeline),
             records_per_second=rate,
             progress=lambda count: report(f"{count:,} records"),

@@ -38,6 +38,21 @@ def names_with(settings: Settings, folder: str) -> list[str]:
     return [name for name in names(settings) if (settings.jobs / folder / f"{name}.py").is_file()]
 
 
+def with_sample_data(settings: Settings) -> list[str]:
+    """The pipelines that have sample data and can run here: without a schema registry, those that need one cannot."""
+    found = names_with(settings, "sample_data")
+    if "url" in settings.values.table("schema_registry"):
+        return found
+    return [name for name in found if not needs_registry(load(settings, name))]
+
+
+def needs_registry(pipeline: Pipeline) -> bool:
+    """Whether records of the pipeline name their schemas."""
+    from deltaworks.topology.registered import uses
+
+    return bool(uses(pipeline.plan()))
+
+
 def load(settings: Settings, name: str) -> Pipeline:
     """The object `pipeline` of `jobs/<name>.py`.
 

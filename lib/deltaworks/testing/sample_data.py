@@ -4,10 +4,13 @@ A module `jobs/sample_data/NAME.py` has `records(count, seed)`, an endless, dete
 `count` records of its main topic. A larger number continues a smaller one, so `produce` can continue where an earlier
 call stopped. Its records are like those of a real topic, trouble included; the `kind` of each says what it is an
 example of.
+
+Where records begin with ids of schemas, `records(count, seed, schemas)` gets the registry that gives them, too.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 from collections import Counter
@@ -23,6 +26,8 @@ from deltaworks.errors import DeltaworksError, KafkaTopicError, KafkaWriteError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
+
+    from deltaworks.serdes.schemas import Schemas
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,19 @@ class SampleData(Protocol):
 
     def records(self, count: int = ..., seed: int = ...) -> Iterator[SampleRecord]:
         """All records up to the `count`th of the main topic."""
+
+
+def records_of(data: SampleData, count: int, seed: int, schemas: Schemas) -> Iterator[SampleRecord]:
+    """The records of a module.
+
+    Args:
+        data: the module.
+        count: of the main topic.
+        seed: of the simulation.
+        schemas: the registry of the pipeline, for a module that asks for one.
+    """
+    more: dict[str, Any] = {"schemas": schemas} if "schemas" in inspect.signature(data.records).parameters else {}
+    return data.records(count, seed, **more)
 
 
 def census(sample: Iterable[SampleRecord]) -> dict[Enum, int]:

@@ -1,7 +1,8 @@
 """Streams on a Spark cluster, with everything on S3 and three secured brokers: `make check-cluster [PARTS=...]`.
 
 - `jobs`: every job of `jobs/` that has sample data, one after the other, while executors, whole workers, the master,
-  the driver, its JVM, the store and brokers are killed at random;
+  the driver, its JVM, the store and brokers are killed at random; without those that need a schema registry, which is
+  not started (`make check-formats` has one);
 - `elastic`: workers are added and taken away under load;
 - `host`: a driver is cut off with all below it, and another home takes the stream over, as another machine would;
 - `operations`: a replay, its publication and rollback, a hand-over and a rescale, while executors are killed;
@@ -40,7 +41,7 @@ _TASK_S = 120.0
 
 def all_jobs(check: Check) -> None:
     """Every job under SIGKILLs of whatever it runs on."""
-    for name in jobs.names_with(check.settings, "sample_data"):
+    for name in jobs.with_sample_data(check.settings):
         with check.stage(name, job=name) as stage:
             stream = StreamUnderKills(stage.settings, stage.cluster.folder, job=name)
             with flowing(check.settings, RATE, job=name), stream.running():

@@ -1,6 +1,7 @@
 """All jobs stream at once with records arriving; a replay of each, in recorded order, gives the same rows.
 
-Then a replay of the newest days, which leaves out what they do not depend on.
+Then a replay of the newest days, which leaves out what they do not depend on. Jobs that need a schema registry are left
+out, as none is started.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ WHO = "check-replay"
 def check(project: Project, findings: Findings) -> None:
     """Every table of every job that has sample data, as far as its days are complete."""
     settings = project.settings
-    names = jobs.names_with(settings, "sample_data")
+    names = jobs.with_sample_data(settings)
     with ExitStack() as stack:
         for name in names:
             for records in RECORDS:
