@@ -112,7 +112,7 @@ def grow(run: Run) -> None:
 def main() -> int:
     """The check, and then the breakages."""
     begun, rng = time.monotonic(), random.Random(7)
-    victims = [*("driver",) * 5, *("jvm",) * 5, *("worker",) * 6, *("server",) * 6]
+    victims = [*("driver",) * 5, *("jvm",) * 4, *("worker",) * 6, *("server",) * 6]
     rng.shuffle(victims)
     with tempfile.TemporaryDirectory(prefix="deltaworks-queries-") as folder, stack(Path(folder)) as settings:
         run = whole(settings, Path(folder) / "whole", victims)
