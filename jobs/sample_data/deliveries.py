@@ -135,7 +135,10 @@ def records(count: int = 20_000, seed: int = 7, schemas: Schemas = OF_THIS_PROCE
         seed: of the simulation.
         schemas: the registry that gives ids to the schemas of the scans.
     """
-    return islice(_Depot(random.Random(seed), Ids(schemas)).deliveries(), count)
+    ids = Ids(schemas)
+    for schema in (OLD, CURRENT, NEWER):  # in this order a registry takes them as versions of one subject
+        ids.number(json.dumps(schema))
+    return islice(_Depot(random.Random(seed), ids).deliveries(), count)
 
 
 class Ids:
@@ -173,8 +176,8 @@ def header(number: int) -> bytes:
 
 _GENERATIONS = ((Kind.OLD, OLD), (Kind.CURRENT, CURRENT), (Kind.NEWER, NEWER))
 _TROUBLES = tuple(kind for kind in Kind if kind not in (Kind.OLD, Kind.CURRENT, Kind.NEWER))
-_UNTIDY = f"{MAIN_TOPIC}-untidy"
-"""The subject of what does not fit: a registry would refuse it beside the versions."""
+_UNTIDY, _OTHER = f"{MAIN_TOPIC}-untidy", f"{MAIN_TOPIC}-protobuf"
+"""The subjects of what does not fit: a registry would refuse it beside the versions, and two formats in one subject."""
 
 
 class _Depot:
@@ -232,7 +235,7 @@ class _Depot:
             case Kind.UNKNOWN_ID:
                 self._scan(trouble, raw=lambda whole: header(UNKNOWN_ID) + whole[5:])
             case Kind.OTHER_FORMAT:
-                number = self._ids.number(OTHER_FORMAT, "PROTOBUF", _UNTIDY)
+                number = self._ids.number(OTHER_FORMAT, "PROTOBUF", _OTHER)
                 self._scan(trouble, raw=lambda whole: header(number) + b"\0" + whole[5:])
             case Kind.WITHOUT_ID:
                 self._scan(trouble, raw=lambda whole: whole[5:])

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 
+from deltaworks.serdes.compatibility import incompatibilities
 from deltaworks.serdes.schemas import InMemory, WriterSchema
 from deltaworks.testing.sample_data import census
 from jobs.sample_data.deliveries import SUBJECT, UNKNOWN_ID, Kind, records
@@ -49,6 +50,18 @@ def test_ids_come_from_the_registry_that_is_handed_over() -> None:
 
     assert {each.id for each in registry.versions(SUBJECT)} == {10, 11, 12}
     assert {schema_of(r.value) for r in scans if r.kind in GENERATIONS} == {10, 11, 12}
+
+
+def test_a_registry_takes_the_versions_one_after_the_other() -> None:
+    """By its rule `BACKWARD`: each reads what the one before has written. A subject has one format."""
+    registry = InMemory()
+    subjects: dict[str, list[WriterSchema]] = {}
+    list(records(600, schemas=registry))
+    for subject in registry.subjects():
+        subjects[subject] = [registry.by_id(each.id) for each in registry.versions(subject)]
+
+    assert [incompatibilities(old, new) for old, new in pairwise(subjects[SUBJECT])] == [[], []]
+    assert all(len({each.kind for each in versions}) == 1 for versions in subjects.values())
 
 
 def test_producers_use_three_versions_at_the_same_time() -> None:
