@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_registered_elsewhere_and_what_nobody_has_nowhere()
     registry = InMemory()
     by_kind = {r.kind: r for r in records(600, schemas=registry)}
 
-    assert registry.subjects() == ["deliveries-scans-untidy", SUBJECT]
+    assert registry.subjects() == ["deliveries-scans-protobuf", "deliveries-scans-untidy", SUBJECT]
     assert registry.by_id(schema_of(by_kind[Kind.OTHER_FORMAT].value)).kind == "PROTOBUF"
     assert schema_of(by_kind[Kind.UNKNOWN_ID].value) == UNKNOWN_ID
 
