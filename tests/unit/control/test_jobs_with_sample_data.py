@@ -56,7 +56,6 @@ def test_sample_data_gets_the_registry_if_it_asks_for_one() -> None:
 
 def test_without_a_registry_its_sample_data_is_refused(home: Path) -> None:
     settings = replace(Settings.from_environment(), home=home)
-    sample = records_of(deliveries, 100, 3, jobs.schemas_of(settings, "deliveries"))
 
     with pytest.raises(ConfigurationError, match="there is no schema registry"):
-        list(sample)
+        list(records_of(deliveries, 100, 3, jobs.schemas_of(settings, "deliveries")))
