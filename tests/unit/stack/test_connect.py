@@ -15,11 +15,13 @@ import pytest
 
 from deltaworks import config, home
 from deltaworks.errors import ConfigurationError, StackError
+from deltaworks.kafka import permissions
 from deltaworks.settings import Settings
 from deltaworks.stack import connect, connect_plugins, ports, secured_kafka
 from deltaworks.stack.components import Component, read_components
 from deltaworks.stack.java import Java
 from deltaworks.stack.native import NativeHost
+from tests.support.live_stack import free_pair
 
 
 @pytest.fixture
@@ -29,14 +31,6 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(connect, "find_java", lambda *_: Java(home=Path("/java"), version=17))
     monkeypatch.setattr(connect_plugins, "ensure", lambda *_: None)
     return replace(Settings.from_environment({}, cwd=tmp_path), home=tmp_path / "home", connect_port=free_pair())
-
-
-def free_pair() -> int:
-    """The first of two ports that nobody has."""
-    while True:
-        (port,) = ports.free_ports(1)
-        if ports.is_free(port + 1):
-            return port
 
 
 def prepared(settings: Settings, node: int = 1) -> Settings:
@@ -237,7 +231,21 @@ def test_a_secured_kafka_is_reached_by_every_client_of_a_worker(settings: Settin
         assert found[f"{client}ssl.truststore.location"] == f"{secrets}/ca.pem"
         assert found[f"{client}ssl.keystore.location"] == f"{own.connect}/kafka.pem"
     assert (own.connect / "kafka.pem").read_text().splitlines()[0] == "-----BEGIN PRIVATE KEY-----"
-    assert connect.GROUP in {each.name for each in secured_kafka.permissions.of_connect(connect.GROUP)}
+
+
+def test_the_user_of_a_secured_kafka_may_be_in_its_groups(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted: list[permissions.Permission] = []
+    monkeypatch.setattr(permissions, "grant", lambda cluster, user, allowed: granted.extend(allowed))
+    secured_kafka.make(settings, ports.free_ports)
+
+    secured_kafka.give_access(settings)
+
+    group = connect.GROUP
+    assert [(each.kind, each.prefixed) for each in granted if each.name == group] == [("group", True)]
+    text = connect.configuration(settings, 1)
+    assert properties(text)["group.id"] == group, "and Kafka Connect calls that of a sink connect-<name>"
 
 
 def test_a_path_that_workers_cannot_use_is_refused(settings: Settings) -> None:

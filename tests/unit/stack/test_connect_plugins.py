@@ -152,22 +152,16 @@ def test_one_that_is_not_what_the_lock_says_is_refused_and_not_unpacked(
     assert not list((settings.cache / "jars").glob("io.debezium*"))
 
 
-@pytest.mark.parametrize("name", ["../outside", "/outside"])
 def test_an_archive_writes_nothing_outside_of_its_folder(
-    settings: Settings, repository: Repository, name: str, tmp_path: Path
+    settings: Settings, repository: Repository, tmp_path: Path
 ) -> None:
-    repository.content["debezium-connector-postgres"] = archive(**{name: "o"})
+    repository.content["debezium-connector-postgres"] = archive(**{"../outside": "o"})
     lock(settings.infra, repository.content)
-    own = replace(settings, connect_plugins=(POSTGRES,))
 
-    if name.startswith("."):
-        with pytest.raises(StackError, match=r"cannot be unpacked into .*: '\.\./outside' would be extracted to"):
-            ensure(own, print)
-    else:  # as below the folder
-        ensure(own, print)
+    with pytest.raises(StackError, match=r"cannot be unpacked into .*: '\.\./outside' would be extracted to"):
+        ensure(replace(settings, connect_plugins=(POSTGRES,)), print)
 
-    assert not Path("/outside").exists()
-    assert [file.parent.name for file in tmp_path.rglob("outside")] == ([] if name.startswith(".") else [POSTGRES])
+    assert list(tmp_path.rglob("outside")) == []
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones_before_anything_changes(
