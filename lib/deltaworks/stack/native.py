@@ -1,7 +1,7 @@
 """Answers the questions of the runner and `up` about each component on this machine, with one `match` per question.
 
-The answers are in `kafka.py`, `postgres.py`, `airflow.py`, `seaweedfs.py`, `schema_registry.py`, `connect.py`, `spark.py`
-and `sql`.
+The answers are in `kafka.py`, `postgres.py`, `airflow.py`, `seaweedfs.py`, `schema_registry.py`, `connect.py`,
+`spark.py` and `sql`.
 """
 
 from __future__ import annotations
