@@ -233,9 +233,7 @@ def test_a_secured_kafka_is_reached_by_every_client_of_a_worker(settings: Settin
     assert (own.connect / "kafka.pem").read_text().splitlines()[0] == "-----BEGIN PRIVATE KEY-----"
 
 
-def test_the_user_of_a_secured_kafka_may_be_in_its_groups(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_user_of_a_secured_kafka_may_be_in_its_groups(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     granted: list[permissions.Permission] = []
     monkeypatch.setattr(permissions, "grant", lambda cluster, user, allowed: granted.extend(allowed))
     secured_kafka.make(settings, ports.free_ports)
