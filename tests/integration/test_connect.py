@@ -86,7 +86,8 @@ def own_home(*, secured: bool = False, plugins: tuple[str, ...] = ("file",)) -> 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Settings]:
-    with own_home() as settings:
+    with own_home() as settings, pytest.MonkeyPatch.context() as variables:
+        variables.setenv("DELTAWORKS_CONNECT_SHOP", "by-variable")
         assert up(settings, only=["connect"], tethered=True).started == ["kafka", "connect"]
         yield settings
 
@@ -177,13 +178,13 @@ def test_whoever_does_not_know_the_password_gets_and_makes_nothing(running: Sett
 
 def test_a_connector_refers_to_secrets_of_its_own_and_to_no_others(running: Settings, tmp_path: Path) -> None:
     rest = client(running)
-    (running.connect / "secrets" / "shop.properties").write_text("topic=referred\n")
+    (running.connect / "secrets" / "shop.properties").write_text("topic=and-file\n")
     append(tmp_path / "in.txt", "one")
-    reference = f"${{file:{running.connect}/secrets/shop.properties:topic}}"
+    reference = f"${{env:DELTAWORKS_CONNECT_SHOP}}-${{file:{running.connect}/secrets/shop.properties:topic}}"
     foreign = f"stolen-${{file:{running.connect}/login/users.properties:deltaworks}}"
 
     start(rest, "refer", source(tmp_path / "in.txt", reference))
-    until(lambda: lines_of(running, "referred") == ["one"])
+    until(lambda: lines_of(running, "by-variable-and-file") == ["one"])
     assert rest("GET", "/connectors/refer/config").content["topic"] == reference
 
     rest("POST", "/connectors", {"name": "steal", "config": source(tmp_path / "in.txt", foreign)})
@@ -261,8 +262,7 @@ def test_a_second_worker_takes_over_from_a_killed_one(running: Settings, tmp_pat
     killed = kill_component(running, "connect")
     append(tmp_path / "in.txt", "two")
 
-    for topic in ("shared-0", "shared-1"):
-        until(lambda topic=topic: lines_of(running, topic) == ["one", "two"])
+    until(lambda: all(lines_of(running, f"shared-{number}") == ["one", "two"] for number in (0, 1)))
     assert rests[1].states(moved) == ["RUNNING", "RUNNING"]
     await_restart(running, "connect", killed)
     for number in (0, 1):
