@@ -23,6 +23,7 @@ _NEED_AIRFLOW = ("tests/integration", "tests/system/healing")
 _NEED_KAFKA = ("tests/spark", "tests/system/kills", "tests/system/recovery", "tests/system/soak")
 """Folders whose tests start components."""
 _WITHOUT = {
+    "tests/integration/test_connect.py",
     "tests/integration/test_object_store.py",
     "tests/integration/test_schema_registry.py",
     "tests/integration/test_sql_server.py",

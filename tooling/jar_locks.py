@@ -25,7 +25,7 @@ class JarModules:
     """What a lock is made from."""
 
     modules: tuple[str, ...]
-    """`group:artifact:version`."""
+    """As `Module.parse` reads them."""
     transitive: bool
     """With everything that they depend on."""
 
@@ -47,13 +47,16 @@ def make_lock(settings: Settings, name: str, report: Report) -> JarSet:
         folder = Path(temporary)
         modules = [Module.parse(text) for text in wanted.modules]
         download(java, settings, modules, into=folder, transitive=wanted.transitive, report=report)
-        return JarSet(name, tuple(sorted((locked(file) for file in folder.glob("*.jar")), key=lambda j: j.module)))
+        others = {module.file_name: module for module in modules if module.classifier}
+        found = [locked(file, others.get(file.name)) for file in folder.iterdir() if file.is_file()]
+        return JarSet(name, tuple(sorted(found, key=lambda jar: jar.module)))
 
 
-def locked(file: Path) -> Jar:
-    """The entry of a file that has `Module.file_name`."""
-    group, artifact, version = file.stem.split("__")
-    return Jar(Module(group, artifact, version), sha256_of(file), file.stat().st_size)
+def locked(file: Path, module: Module | None = None) -> Jar:
+    """The entry of a file that has `Module.file_name`; without a module, it is a jar."""
+    if module is None:
+        module = Module(*file.name.removesuffix(".jar").split("__"))
+    return Jar(module, sha256_of(file), file.stat().st_size)
 
 
 def write_lock(infra: Path, jars: JarSet) -> None:

@@ -24,6 +24,11 @@ url = "https://registry.example.com"
 username = "streams"
 password = { env = "REGISTRY_PASSWORD" }
 
+[connect]                                    # where Kafka Connect answers
+url = "https://connect.example.com"
+username = "streams"
+password = { env = "CONNECT_PASSWORD" }
+
 [pipelines.payments.kafka]                   # for the clients of one pipeline; likewise [pipelines.payments.spark]
 "compression.type" = "zstd"
 ```
@@ -75,7 +80,7 @@ KEYS: Mapping[str, str] = {
         *("control_url", "broker_options", "ivy_settings", "cores", "driver_memory", "max_records_per_batch"),
         *("max_bytes_per_batch", "query_memory_mb", "query_frame_mb", "query_seconds"),
         *("start_offsets", "run_from", "supervisor", "docs_url", "tables", "storage", "schema_registry_port"),
-        "serve_stores",
+        *("serve_stores", "connect_port", "connect_plugins"),
     )
 }
 """Key of a setting in the file -> its environment variable. The names of the keys are those of `Settings`."""
@@ -90,6 +95,8 @@ OURS = frozenset(
     )
 )
 """Settings of clients that exactly-once depends on, so nobody else sets them."""
+CONNECTORS = "DELTAWORKS_CONNECT_"
+"""Prefix of variables that the configuration of a connector may name."""
 _REFERENCE = (
     '{ env = "NAME" }, { file = "path" }, { command = ["program", "argument"] } or '
     '{ airflow = "connection", field = "password" }'
@@ -106,10 +113,10 @@ _PEM = {
 """Settings of Kafka's clients that name a file, and those that hold what is in it."""
 _ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 _COMMAND_S = 30
-Kind: TypeAlias = Literal["kafka", "spark", "retention", "s3", "schema_registry"]
+Kind: TypeAlias = Literal["kafka", "spark", "retention", "s3", "schema_registry", "connect"]
 _OF_PIPELINES: tuple[Kind, ...] = ("kafka", "spark", "retention")
 """Tables of settings that pipelines may have of their own; `kafka` and `spark` go to a library as they are."""
-_KINDS: tuple[Kind, ...] = (*_OF_PIPELINES, "s3", "schema_registry")
+_KINDS: tuple[Kind, ...] = (*_OF_PIPELINES, "s3", "schema_registry", "connect")
 """All tables of settings."""
 _RETENTION = ("versions", "hours", "days")
 _TABLES = frozenset({*_KINDS, "pipelines"})
@@ -133,7 +140,7 @@ class _Server:
     secrets: frozenset[str]
     address: str
     schemes: tuple[str, ...]
-    yes_or_no: str
+    yes_or_no: str = ""
 
     def require(self, kind: Kind, name: str, value: object, origin: str) -> None:
         """Raises `ConfigurationError` if a setting of the table cannot be used."""
@@ -162,6 +169,12 @@ _SERVERS = {
         address="url",
         schemes=("http://", "https://", "mock://"),
         yes_or_no="register",
+    ),
+    "connect": _Server(
+        ("url", "username", "password", "ca_file"),
+        frozenset({"username", "password"}),
+        address="url",
+        schemes=("http://", "https://"),
     ),
 }
 
@@ -470,7 +483,7 @@ def with_own_kafka(values: Values, file: Path) -> Values:
     )
 
 
-def with_own_server(values: Values, file: Path, kind: Literal["s3", "schema_registry"]) -> Values:
+def with_own_server(values: Values, file: Path, kind: Literal["s3", "schema_registry", "connect"]) -> Values:
     """These values, and the access to a server of the home's stack, unless they name another address.
 
     Args:
@@ -569,7 +582,7 @@ def _setting(kind: Kind, name: str, value: object, origin: str, folder: Path) ->
             _require_for_spark(name, value, origin)
         case "retention":
             return _retention(name, value, origin)
-        case "s3" | "schema_registry":
+        case "s3" | "schema_registry" | "connect":
             _SERVERS[kind].require(kind, name, value, origin)
             if name.endswith("_file"):
                 return str(folder / Path(str(value)).expanduser())

@@ -70,6 +70,10 @@ class Settings:
     """Port of the object store; DELTAWORKS_S3_PORT. Its parts take the next eight, and one 10,000 away from those."""
     schema_registry_port: int = 19081
     """Port of the stack's schema registry; DELTAWORKS_SCHEMA_REGISTRY_PORT."""
+    connect_port: int = 19083
+    """Port of the stack's Kafka Connect; DELTAWORKS_CONNECT_PORT. A second worker takes the next one."""
+    connect_plugins: tuple[str, ...] = ("file",)
+    """What it has connectors of, see `stack.connect_plugins`; DELTAWORKS_CONNECT_PLUGINS, `file,debezium-postgres`."""
     spark_port: int = 7077
     """Port of the master of the stack's Spark cluster; DELTAWORKS_SPARK_PORT. Its page and the workers take the next
     five."""
@@ -153,6 +157,7 @@ class Settings:
         env = config.with_own_kafka(env, cls.kafka_access_in(home))
         env = config.with_own_server(env, cls.s3_access_in(home), "s3")
         env = config.with_own_server(env, cls.schema_registry_access_in(home), "schema_registry")
+        env = config.with_own_server(env, cls.connect_access_in(home), "connect")
         env = config.with_own_spark(env, cls.spark_access_in(home))
         code = _folder(env, "DELTAWORKS_CODE")
         user_cache = _folder(env, "XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache"
@@ -177,6 +182,8 @@ class Settings:
             sql_memory_mb=_number(env, "DELTAWORKS_SQL_MEMORY_MB", default.sql_memory_mb),
             s3_port=_port(env, "DELTAWORKS_S3_PORT", default.s3_port),
             schema_registry_port=_port(env, "DELTAWORKS_SCHEMA_REGISTRY_PORT", default.schema_registry_port),
+            connect_port=_port(env, "DELTAWORKS_CONNECT_PORT", default.connect_port),
+            connect_plugins=_words(env, "DELTAWORKS_CONNECT_PLUGINS") or default.connect_plugins,
             spark_port=_port(env, "DELTAWORKS_SPARK_PORT", default.spark_port),
             spark_worker_cores=_number(
                 env, "DELTAWORKS_SPARK_WORKER_CORES", os.cpu_count() or default.spark_worker_cores
@@ -249,6 +256,8 @@ class Settings:
             "DELTAWORKS_SQL_MEMORY_MB": self.sql_memory_mb,
             "DELTAWORKS_S3_PORT": self.s3_port,
             "DELTAWORKS_SCHEMA_REGISTRY_PORT": self.schema_registry_port,
+            "DELTAWORKS_CONNECT_PORT": self.connect_port,
+            "DELTAWORKS_CONNECT_PLUGINS": ",".join(self.connect_plugins),
             "DELTAWORKS_SPARK_PORT": self.spark_port,
             "DELTAWORKS_SPARK_WORKER_CORES": self.spark_worker_cores,
             "DELTAWORKS_SPARK_WORKER_MEMORY": self.spark_worker_memory,
@@ -299,6 +308,13 @@ class Settings:
         """
         env = os.environ if environ is None else environ
         return {name: value for name, value in env.items() if name in _SURROUNDINGS or name.startswith("LC_")}
+
+    @staticmethod
+    def connector_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The variables that the configuration of a connector may name, which may be secrets; no setting of ours."""
+        env = os.environ if environ is None else environ
+        ours = set(config.KEYS.values())
+        return {name: value for name, value in env.items() if name.startswith(config.CONNECTORS) and name not in ours}
 
     def process_environment(self) -> dict[str, str]:
         """All variables of a process of the stack, which imports deltaworks and the pipelines from where we do."""
@@ -378,8 +394,8 @@ class Settings:
     @property
     def private(self) -> tuple[Path, ...]:
         """The folders that a home has from the beginning; only its user can access them."""
-        of_components = (self.kafka, self.sql, self.s3, self.schema_registry, self.spark, self.jars)
-        return (self.pipelines, self.local_tables, self.archives, self.logs, *of_components)
+        of_components = (self.kafka, self.sql, self.s3, self.schema_registry, self.connect, self.spark)
+        return (self.pipelines, self.local_tables, self.archives, self.logs, *of_components, self.jars)
 
     @property
     def postgres(self) -> Path:
@@ -405,6 +421,11 @@ class Settings:
     def schema_registry(self) -> Path:
         """Configuration and passwords of the schema registry; its data is in PostgreSQL."""
         return self.home / "schema-registry"
+
+    @property
+    def connect(self) -> Path:
+        """Configuration, login, plugins and secrets of Kafka Connect; its data is in Kafka."""
+        return self.home / "connect"
 
     @property
     def spark(self) -> Path:
@@ -478,6 +499,11 @@ class Settings:
     def schema_registry_access_in(home: Path) -> Path:
         """How the schema registry of the stack is reached: `[schema_registry]`, as in `deltaworks.toml`."""
         return home / "schema-registry" / "access.toml"
+
+    @staticmethod
+    def connect_access_in(home: Path) -> Path:
+        """How Kafka Connect of the stack is reached: `[connect]`, as in `deltaworks.toml`."""
+        return home / "connect" / "access.toml"
 
     @staticmethod
     def spark_access_in(home: Path) -> Path:
@@ -583,6 +609,11 @@ def _port(env: Values, name: str, default: int) -> int:
             f"{env.origin(name)} is {env.shown(name)}; expected a port from 1 to 65535.", hint=f"such as {default}"
         )
     return int(value)
+
+
+def _words(env: Values, name: str) -> tuple[str, ...]:
+    """Separated by commas or spaces."""
+    return tuple((env.get(name) or "").replace(",", " ").split())
 
 
 def _number(env: Values, name: str, default: int) -> int:

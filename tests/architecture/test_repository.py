@@ -131,6 +131,7 @@ def test_versions_of_components_and_packages_agree_everywhere() -> None:
     project, pinned = (ROOT / "pyproject.toml").read_text(), locked("constraints.txt")
 
     assert f"org.apache.kafka:kafka_2.13:{software['kafka'].version}" in jars["kafka"].modules
+    assert f"org.apache.kafka:connect-runtime:{software['connect'].version}" in jars["connect"].modules
     delta = next(m.rpartition(":")[2] for m in jars["spark"].modules if "delta-spark" in m)
     assert f"delta-spark=={delta}" in pinned
     assert f"apache-airflow=={software['airflow'].version}" in pinned
@@ -142,7 +143,7 @@ def test_versions_of_components_and_packages_agree_everywhere() -> None:
     assert f"pyspark=={software['spark'].version}" in pinned
     assert software["spark"].image == software["deltaworks"].image
     for name, entry in software.items():
-        assert name in ("axonops", "spark") or entry.version in entry.image, name
+        assert name in ("axonops", "connect", "spark") or entry.version in entry.image, name
     base = (ROOT / "infra/kubernetes/base/kustomization.yaml").read_text()
     assert f'newTag: "{software["deltaworks"].version}"' in base
 

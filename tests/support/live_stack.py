@@ -21,6 +21,7 @@ from deltaworks.kafka.admin import Position, TopicSpec, begin_offsets, create_to
 from deltaworks.kafka.clients import make
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import Stack, up
+from deltaworks.stack.ports import free_ports, is_free
 from deltaworks.stack.state import ComponentState, read_state
 
 
@@ -110,6 +111,14 @@ def _hidden_listeners() -> set[tuple[str, int]]:
 def _addresses(sockets: Sequence[Any]) -> set[tuple[str, int]]:
     """Of those that accept connections."""
     return {(s.laddr.ip, s.laddr.port) for s in sockets if s.laddr and s.status == psutil.CONN_LISTEN}
+
+
+def free_pair() -> int:
+    """The first of two ports that nobody has."""
+    while True:
+        (port,) = free_ports(1)
+        if is_free(port + 1):
+            return port
 
 
 def reachable(home: Path) -> Path:

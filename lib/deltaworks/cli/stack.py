@@ -30,7 +30,7 @@ def up(
         list[str] | None,
         typer.Argument(
             help="Components to start, with what they need, such as `kafka`, `sql` for BI tools, `s3`, an object "
-            "store, `schema-registry`, or `spark`, a cluster; default: all but the last four."
+            "store, `schema-registry`, `connect`, or `spark`, a cluster; default: all but the last five."
         ),
     ] = None,
     secured: Annotated[
@@ -66,6 +66,8 @@ def up(
         out.print(Text(f"S3  {login.url}  keys in {login.file}"))
     if (login := stack.schema_registry) is not None:
         out.print(Text(f"Schema registry  {login.url}  user {login.user}, password in {login.file}"))
+    if (login := stack.connect) is not None:
+        out.print(Text(f"Kafka Connect  {login.url}  user {login.user}, password in {login.file}"))
     if (login := stack.spark) is not None:
         from deltaworks.stack import spark
 

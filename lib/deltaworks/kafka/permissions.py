@@ -99,6 +99,16 @@ def of_every_pipeline() -> list[Permission]:
     ]
 
 
+def of_connect(group: str) -> list[Permission]:
+    """What workers of Kafka Connect and their connectors need besides `of_every_pipeline`.
+
+    Args:
+        group: the group of the workers, with which the names of their sinks' groups begin.
+    """
+    operations: tuple[Operation, ...] = ("READ", "DESCRIBE", "DELETE")
+    return [Permission(kind="group", name=group, operations=operations, prefixed=True)]
+
+
 def missing(
     bootstrap: Kafka, client: AdminClient, needed: Sequence[Permission], new: Sequence[TopicSpec]
 ) -> list[Permission]:

@@ -7,6 +7,8 @@
 - `sql`: the SQL server, in which clients of JDBC read the tables; `seaweedfs`: an object store, and its keys;
   `schema_registry`: a schema registry, and its database; `spark`: a cluster of Spark; `credentials`: a login for a
   component
+- `connect`: workers of Kafka Connect; `connect_plugins`: their connectors; `java_clients`: settings of Kafka's clients
+  in Java
 - `registry`: migrates the registry's tables; `airflow_api`: a client of Airflow's REST API
 - `java`, `jars`, `ivy`: finds a Java; jars and their locks; downloads them; `wheels`: a program in a locked package;
   `go`: a program that is built from locked modules

@@ -30,9 +30,9 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A process around the pipelines, or a step that other components need first."""
 
     name: str
-    software: Literal["kafka", "postgres", "airflow", "seaweedfs", "axonops", "spark", "deltaworks"]
+    software: Literal["kafka", "postgres", "airflow", "seaweedfs", "axonops", "connect", "spark", "deltaworks"]
     command: tuple[str, ...]
-    ready: Literal["admin", "login", "http", "heartbeat", "answers", "sql", "s3", "schemas", "spark", "exit"]
+    ready: Literal["admin", "login", "http", "heartbeat", "answers", "sql", "s3", "schemas", "connect", "spark", "exit"]
     """How to check that others can use it."""
     ready_timeout_s: float
     stop_signal: Literal["SIGTERM", "SIGINT"]

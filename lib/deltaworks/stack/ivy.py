@@ -1,4 +1,5 @@
-"""Downloads jars with the Ivy in the PySpark wheel, without Maven and without naming a repository.
+"""Downloads jars and other files of modules with the Ivy in the PySpark wheel, without Maven and without naming a
+repository.
 
 Ivy's folders are deleted afterwards. Its default chain is not used, because it also searches the user's local Maven
 repository and breaks on entries without a jar.
@@ -25,31 +26,38 @@ _SETTINGS = """<ivysettings>
   <resolvers><ibiblio name="central" m2compatible="true" usepoms="{poms}" checksums="{checksums}"/></resolvers>
 </ivysettings>
 """
+_OTHER = "other"
+"""Our name for the type of a file that is not the jar of its module."""
+_OF_MAVEN = "http://ant.apache.org/ivy/maven"
+"""The XML namespace in which Ivy knows classifiers."""
 _PROCESSES = 4
 """Number of parallel processes: Ivy loads one jar at a time, and more processes do not help on a small machine."""
 
 
 @dataclass(frozen=True, order=True)
 class Module:
-    """Coordinates of one jar."""
+    """Coordinates of one jar, or of another file of a module."""
 
     group: str
     artifact: str
     version: str
+    extension: str = "jar"
+    classifier: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Module:
-        """Parses `group:artifact:version`."""
-        group, artifact, version = text.split(":")
-        return cls(group, artifact, version)
+        """Parses `group:artifact:version` or `group:artifact:version:extension:classifier`."""
+        return cls(*text.split(":"))
 
     def __str__(self) -> str:
-        return f"{self.group}:{self.artifact}:{self.version}"
+        named = f"{self.group}:{self.artifact}:{self.version}"
+        return f"{named}:{self.extension}:{self.classifier}" if self.classifier else named
 
     @property
     def file_name(self) -> str:
         """The file name, which includes the group because artifacts of different groups share names."""
-        return f"{self.group}__{self.artifact}__{self.version}.jar"
+        classifier = f"__{self.classifier}" if self.classifier else ""
+        return f"{self.group}__{self.artifact}__{self.version}{classifier}.{self.extension}"
 
 
 def download(
@@ -100,8 +108,8 @@ def _run(
         *_proxy_options(settings),
         *("-jar", str(_ivy_jar())),
         *("-settings", str(config), "-ivy", str(wanted), "-cache", str(work / "cache")),
-        *("-confs", "default", "-types", "jar", "bundle", "maven-plugin"),
-        *("-retrieve", f"{into}/[organisation]__[artifact]__[revision].[ext]"),
+        *("-confs", "default", "-types", "jar", "bundle", "maven-plugin", _OTHER),
+        *("-retrieve", f"{into}/[organisation]__[artifact]__[revision](__[classifier]).[ext]"),
     ]
     log: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=work) as ivy:
@@ -124,13 +132,23 @@ def _run(
 def _ivy_xml(modules: Sequence[Module], transitive: bool) -> str:
     dependencies = "".join(
         f"<dependency org={quoteattr(m.group)} name={quoteattr(m.artifact)} rev={quoteattr(m.version)}"
-        f' conf="default" transitive="{str(transitive).lower()}"/>'
+        f' conf="default" transitive="{str(transitive).lower()}">{_artifact_xml(m)}</dependency>'
         for m in modules
     )
     return (
-        '<ivy-module version="2.0"><info organisation="deltaworks" module="jars"/>'
+        f'<ivy-module version="2.0" xmlns:m="{_OF_MAVEN}"><info organisation="deltaworks" module="jars"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )
+
+
+def _artifact_xml(module: Module) -> str:
+    """Which file of a module is meant, if it is not its jar."""
+    if not module.classifier:
+        return ""
+    return (
+        f'<artifact name={quoteattr(module.artifact)} type="{_OTHER}" ext={quoteattr(module.extension)}'
+        f" m:classifier={quoteattr(module.classifier)}/>"
     )
 
 

@@ -10,7 +10,8 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ OBJECT_STORE = "s3"
 
 @dataclass(frozen=True)
 class Jar:
-    """One line of a lock."""
+    """One line of a lock: a jar, or another file of a module."""
 
     module: Module
     sha256: str
@@ -78,15 +79,28 @@ def ensure_jars(settings: Settings, name: str, report: Report = lambda _: None) 
     stamp = folder / ".complete"
     if stamp.is_file() and stamp.read_text() == wanted.digest and all(path.is_file() for path in paths):
         return paths
-    cache = settings.cache / "jars"
-    cache.mkdir(parents=True, exist_ok=True)
-    with alone(cache / ".lock"):
-        missing = [jar for jar in wanted.jars if not _is_intact(cache / jar.module.file_name, jar)]
-        if missing:
-            _fetch(settings, missing, cache, report)
+    with _complete_cache(settings, wanted.jars, report) as cache:
         _link(wanted.jars, cache, folder)
         stamp.write_text(wanted.digest)
     return paths
+
+
+def ensure_cached(settings: Settings, wanted: Sequence[Jar], report: Report = lambda _: None) -> tuple[Path, ...]:
+    """Some files of a set, in the cache, downloaded if necessary; raises like `ensure_jars`."""
+    with _complete_cache(settings, wanted, report) as cache:
+        return tuple(cache / jar.module.file_name for jar in wanted)
+
+
+@contextmanager
+def _complete_cache(settings: Settings, wanted: Sequence[Jar], report: Report) -> Iterator[Path]:
+    """The cache, which nobody else changes meanwhile, with these files in it."""
+    cache = settings.cache / "jars"
+    cache.mkdir(parents=True, exist_ok=True)
+    with alone(cache / ".lock"):
+        missing = [jar for jar in wanted if not _is_intact(cache / jar.module.file_name, jar)]
+        if missing:
+            _fetch(settings, missing, cache, report)
+        yield cache
 
 
 def _fetch(settings: Settings, missing: Sequence[Jar], cache: Path, report: Report) -> None:
@@ -121,15 +135,18 @@ def _is_intact(file: Path, jar: Jar) -> bool:
 
 
 def _link(jars: Sequence[Jar], cache: Path, folder: Path) -> None:
-    """Makes hard links where the file system supports them, and copies elsewhere."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for jar in jars:
-        source, target = cache / jar.module.file_name, folder / jar.module.file_name
-        try:
-            os.link(source, target)
-        except OSError:
-            shutil.copyfile(source, target)
+        link(cache / jar.module.file_name, folder / jar.module.file_name)
+
+
+def link(source: Path, target: Path) -> None:
+    """Makes a hard link where the file system supports it, and a copy elsewhere."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def sha256_of(file: Path) -> str:

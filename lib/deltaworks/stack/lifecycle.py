@@ -21,7 +21,7 @@ from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.files import alone
 from deltaworks.names import FILE
 from deltaworks.settings import Settings
-from deltaworks.stack import airflow, ports, runner, schema_registry, seaweedfs, spark
+from deltaworks.stack import airflow, connect, ports, runner, schema_registry, seaweedfs, spark
 from deltaworks.stack.components import Component, Report
 from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.native import NativeHost
@@ -62,6 +62,8 @@ class Stack:
     """The keys for the object store, if it is among them."""
     schema_registry: Credentials | None
     """The login for the schema registry, if it is among them."""
+    connect: Credentials | None
+    """The login for Kafka Connect, if it is among them."""
     spark: Credentials | None
     """The secret of the Spark cluster, if it is among them."""
     seconds: float
@@ -127,6 +129,7 @@ def up(
         reader = sql.credentials(settings) if any(c.ready == "sql" for c in chosen) else None
         keys = seaweedfs.credentials(settings) if any(c.ready == "s3" for c in chosen) else None
         schemas = schema_registry.credentials(settings) if any(c.ready == "schemas" for c in chosen) else None
+        worker = connect.credentials(settings) if any(c.ready == "connect" for c in chosen) else None
         secret = spark.credentials(settings) if any(c.ready == "spark" for c in chosen) else None
         try:
             _prepare(host, new, report)
@@ -151,6 +154,7 @@ def up(
         sql=reader,
         s3=keys,
         schema_registry=schemas,
+        connect=worker,
         spark=secret,
         seconds=clock.ticks_s() - begin,
     )
@@ -250,7 +254,7 @@ def _start_runner(settings: Settings, *, tethered: bool) -> processes.Registered
         kind="runner",
         command=[sys.executable, "-P", "-m", listeners.RUNNER],
         log=settings.logs / f"{runner.NAME}.log",
-        env=settings.process_environment(),
+        env=settings.process_environment() | settings.connector_variables(),
         tethered=tethered,
     )
 

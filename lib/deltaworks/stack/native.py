@@ -1,6 +1,7 @@
 """Answers the questions of the runner and `up` about each component on this machine, with one `match` per question.
 
-The answers are in `kafka.py`, `postgres.py`, `airflow.py`, `seaweedfs.py`, `schema_registry.py`, `spark.py` and `sql`.
+The answers are in `kafka.py`, `postgres.py`, `airflow.py`, `seaweedfs.py`, `schema_registry.py`, `connect.py`,
+`spark.py` and `sql`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _VARIABLES = {
     "sql_port": "DELTAWORKS_SQL_PORT=<port>",
     "s3_port": "DELTAWORKS_S3_PORT=<port>",
     "schema_registry_port": "DELTAWORKS_SCHEMA_REGISTRY_PORT=<port>",
+    "connect_port": "DELTAWORKS_CONNECT_PORT=<the first of two ports>",
     "spark_port": "DELTAWORKS_SPARK_PORT=<the first of six ports>",
 }
 
@@ -71,6 +73,10 @@ class NativeHost:
         """The ports that it listens on."""
         if component.software == "kafka":
             return self._broker(component).ports
+        if component.software == "connect":
+            from deltaworks.stack import connect
+
+            return (connect.port(self.settings, component.node),)
         if component.software == "spark":
             from deltaworks.stack import spark
 
@@ -125,6 +131,10 @@ class NativeHost:
                 from deltaworks.stack import schema_registry
 
                 schema_registry.prepare(self.settings, self.components.software["axonops"], report)
+            case "connect":
+                from deltaworks.stack import connect
+
+                connect.prepare(self.settings, self.components, component.node, report)
             case "spark":
                 from deltaworks.stack import spark
 
@@ -161,6 +171,13 @@ class NativeHost:
                     command=seaweedfs.command(self.settings, self.components.software["seaweedfs"]),
                     environment=seaweedfs.environment(self.settings),
                     folder=self.settings.s3,
+                )
+            case "connect":
+                from deltaworks.stack import connect
+
+                return Launch(
+                    command=connect.command(self.settings, self.components, component),
+                    environment=connect.environment(self.settings),
                 )
             case "spark":
                 from deltaworks.stack import spark
@@ -226,6 +243,10 @@ class NativeHost:
                 from deltaworks.stack import schema_registry
 
                 return schema_registry.answers(self.settings)
+            case "connect":
+                from deltaworks.stack import connect
+
+                return connect.answers(self.settings, component.node)
             case "spark":
                 from deltaworks.stack import spark
 

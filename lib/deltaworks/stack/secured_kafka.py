@@ -4,8 +4,8 @@ It is what a company's cluster looks like to a client: for tests, and to try a p
 one. `make` gives a home such a cluster, and the home keeps it. Its secrets are files in `<home>/kafka/secrets`, made
 once; `<home>/kafka/access.toml` says how clients reach it, and holds for all of the home (`config.with_own_kafka`).
 
-Clients are the user `deltaworks`, who may do what `kafka/permissions.py` lists for every pipeline. `admin` may do
-everything; no client of ours uses it after the start.
+Clients are the user `deltaworks`, who may do what `kafka/permissions.py` lists for every pipeline and for Kafka
+Connect. `admin` may do everything; no client of ours uses it after the start.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from deltaworks.errors import ConfigurationError, DeltaworksError
 from deltaworks.files import replace_file
 from deltaworks.kafka import permissions
 from deltaworks.settings import Settings
+from deltaworks.stack import connect
 from deltaworks.stack.certificates import Authority
 from deltaworks.stack.components import Component, Components
 from deltaworks.stack.kafka import Broker
@@ -147,12 +148,13 @@ def admin_access(settings: Settings) -> Cluster:
 
 
 def give_access(settings: Settings) -> None:
-    """Lets the user do what pipelines need.
+    """Lets the user do what pipelines and workers of Kafka Connect need.
 
     Raises:
         StackError: the brokers refuse that, or do not answer.
     """
-    permissions.grant(admin_access(settings), USER, permissions.of_every_pipeline())
+    allowed = [*permissions.of_every_pipeline(), *permissions.of_connect(connect.GROUP)]
+    permissions.grant(admin_access(settings), USER, allowed)
 
 
 def _own(settings: Settings) -> Cluster:

@@ -118,6 +118,24 @@ def test_a_lock_reads_as_it_was_written(settings: Settings) -> None:
     assert found.digest != JarSet("x", found.jars[:1]).digest
 
 
+@pytest.mark.parametrize(
+    ("text", "file", "asked"),
+    [
+        ("g.h:b-c:2.0-1", "g.h__b-c__2.0-1.jar", ""),
+        (
+            "g:a:1:tar.gz:plugin",
+            "g__a__1__plugin.tar.gz",
+            '<artifact name="a" type="other" ext="tar.gz" m:classifier="plugin"/>',
+        ),
+    ],
+)
+def test_a_module_names_its_jar_or_another_of_its_files(text: str, file: str, asked: str) -> None:
+    module = Module.parse(text)
+
+    assert (str(module), module.file_name) == (text, file)
+    assert f'transitive="false">{asked}</dependency>' in ivy._ivy_xml([module], transitive=False)
+
+
 def test_a_failed_download_shows_the_log_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)

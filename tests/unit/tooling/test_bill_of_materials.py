@@ -37,7 +37,8 @@ def test_every_package_of_the_locks_is_listed_with_its_hashes(listed: dict[str, 
 
 def test_every_jar_of_the_locks_is_listed_with_its_hash(listed: dict[str, dict[str, Any]]) -> None:
     locks = [read_lock(ROOT / "infra", file.stem) for file in (ROOT / "infra/jars").glob("*.lock")]
-    expected = {str(jar.module): (jar.sha256,) for lock in locks for jar in lock.jars}
+    jars = [jar for lock in locks for jar in lock.jars]
+    expected = {f"{j.module.group}:{j.module.artifact}:{j.module.version}": (j.sha256,) for j in jars}
 
     found = {f"{c['name']}:{c['version']}": hashes(c) for purl, c in listed.items() if purl.startswith("pkg:maven/")}
     assert found == expected, "run `make bom`"

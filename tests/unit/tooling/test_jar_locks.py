@@ -35,3 +35,11 @@ def test_a_lock_has_every_jar_that_was_resolved_and_reads_as_it_was_made(
     assert [jar.module for jar in made.jars] == sorted(found)
     assert [jar.size_bytes for jar in made.jars] == [len("g:a:1"), len("g.h:b-c:2.0-1")]
     assert read_lock(tmp_path, "kafka") == made
+
+
+def test_a_file_that_is_no_jar_keeps_its_coordinates(tmp_path: Path) -> None:
+    module = Module.parse("g.h:b-c:2.0-1:tar.gz:plugin")
+    file = tmp_path / module.file_name
+    file.write_bytes(b"archive")
+
+    assert jar_locks.locked(file, module).module == module

@@ -1,0 +1,87 @@
+"""Plugins of Kafka Connect: a lock has the version and SHA-256 of each, and `Settings.connect_plugins` chooses some.
+
+What is chosen is downloaded once per user (`Settings.cache`) and lies unpacked in `<home>/connect/plugins`, one folder
+for each.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from deltaworks.errors import ConfigurationError, StackError
+from deltaworks.settings import Settings
+from deltaworks.stack.components import Report
+from deltaworks.stack.jars import Jar, ensure_cached, link, read_lock
+
+_SET = "connect-plugins"
+_ARTIFACTS = {
+    "file": "connect-file",
+    "debezium-mariadb": "debezium-connector-mariadb",
+    "debezium-mongodb": "debezium-connector-mongodb",
+    "debezium-mysql": "debezium-connector-mysql",
+    "debezium-postgres": "debezium-connector-postgres",
+    "jdbc": "debezium-connector-jdbc",
+}
+"""Name of a plugin -> its artifact in the lock."""
+_STAMP = ".complete"
+
+
+def folder(settings: Settings) -> Path:
+    """The folder of a home in which workers look for plugins."""
+    return settings.connect / "plugins"
+
+
+def known(settings: Settings) -> Mapping[str, Jar]:
+    """All plugins by their names."""
+    locked = {jar.module.artifact: jar for jar in read_lock(settings.infra, _SET).jars}
+    return {name: locked[artifact] for name, artifact in _ARTIFACTS.items()}
+
+
+def ensure(settings: Settings, report: Report) -> None:
+    """Gives a home the plugins that its settings choose, and takes away others.
+
+    Raises:
+        ConfigurationError: there is no such plugin, or it does not match the lock.
+        StackError: it cannot be downloaded or unpacked.
+    """
+    chosen = _chosen(settings)
+    folder(settings).mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = {name: plugin for name, plugin in chosen.items() if not _is_there(folder(settings) / name, plugin)}
+    files = ensure_cached(settings, tuple(new.values()), report) if new else ()
+    for other in folder(settings).iterdir():
+        if other.name not in chosen:
+            shutil.rmtree(other)
+    for (name, plugin), file in zip(new.items(), files, strict=True):
+        _place(file, plugin, folder(settings) / name)
+
+
+def _chosen(settings: Settings) -> dict[str, Jar]:
+    plugins = known(settings)
+    if unknown := [name for name in settings.connect_plugins if name not in plugins]:
+        raise ConfigurationError(
+            f"Kafka Connect has no plugin {', '.join(map(repr, unknown))} here.",
+            hint=f"DELTAWORKS_CONNECT_PLUGINS may name {', '.join(plugins)}",
+        )
+    return {name: plugins[name] for name in settings.connect_plugins}
+
+
+def _is_there(place: Path, plugin: Jar) -> bool:
+    stamp = place / _STAMP
+    return stamp.is_file() and stamp.read_text() == str(plugin)
+
+
+def _place(file: Path, plugin: Jar, place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(mode=0o700)
+    if plugin.module.extension == "jar":
+        link(file, place / file.name)
+    else:
+        try:
+            with tarfile.open(file) as archive:
+                archive.extractall(place, filter="data")  # nothing outside of the folder, no link that leads there
+        except tarfile.TarError as error:
+            raise StackError(f"{file} cannot be unpacked into {place}: {error}.") from error
+    (place / _STAMP).write_text(str(plugin))

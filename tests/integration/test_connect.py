@@ -1,0 +1,321 @@
+"""Kafka Connect of the stack, as a client sees it that knows nothing but `access.toml`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from deltaworks import clock
+from deltaworks.config import Reference
+from deltaworks.errors import ConfigurationError, StackError
+from deltaworks.kafka.admin import partition_counts
+from deltaworks.pytest_plugin.live import own_settings
+from deltaworks.settings import Settings
+from deltaworks.stack import connect, ports
+from deltaworks.stack.lifecycle import Status, down, log_of, status, up
+from tests.support.live_stack import await_restart, free_pair, kill_component, listening, read_all
+
+PATIENCE_S = 90
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of a worker."""
+
+    status: int
+    content: Any
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A client of a worker."""
+
+    url: str
+    login: str | None
+    """`user:password`; None: it says nothing."""
+
+    def __call__(self, method: str, path: str, body: object = None) -> Answer:
+        request = urllib.request.Request(f"{self.url}{path}", method=method)
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        if self.login is not None:
+            request.add_header("Authorization", f"Basic {base64.b64encode(self.login.encode()).decode()}")
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                code, text = answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                code, text = error.code, error.read()
+        return Answer(code, json.loads(text) if text.startswith((b"{", b"[")) else text.decode())
+
+    def states(self, name: str) -> list[str]:
+        """Of a connector, and of its tasks; empty while it is not known, or nobody answers."""
+        try:
+            answer = self("GET", f"/connectors/{name}/status")
+        except OSError:
+            return []
+        if answer.status != 200:
+            return []
+        return [answer.content["connector"]["state"], *(task["state"] for task in answer.content["tasks"])]
+
+
+@contextmanager
+def own_home(*, secured: bool = False, plugins: tuple[str, ...] = ("file",)) -> Iterator[Settings]:
+    """What lasts of it is short enough for every path, and gone afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = own_settings(Path(folder) / "home", secured=secured)
+        settings = replace(settings, connect_port=free_pair(), connect_plugins=plugins)
+        try:
+            yield settings
+        finally:
+            down(settings)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Settings]:
+    with own_home() as settings, pytest.MonkeyPatch.context() as variables:
+        variables.setenv("DELTAWORKS_CONNECT_SHOP", "by-variable")
+        assert up(settings, only=["connect"], tethered=True).started == ["kafka", "connect"]
+        yield settings
+
+
+def client(settings: Settings, node: int = 1) -> Rest:
+    """With the login of the home, as the settings of somebody tell it who works there."""
+    told = Settings.from_environment({"DELTAWORKS_HOME": str(settings.home)}, cwd=settings.home).values.table("connect")
+    assert isinstance(told["password"], Reference)
+    assert told["url"] == f"http://127.0.0.1:{connect.port(settings, 1)}"
+    url = f"http://127.0.0.1:{connect.port(settings, node)}"
+    return Rest(url, f"{told['username']}:{told['password'].read()}")
+
+
+def process(settings: Settings, name: str = "connect") -> Status:
+    return next(entry for entry in status(settings) if entry.name == name)
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = clock.ticks_s() + PATIENCE_S
+    while not condition():
+        assert clock.ticks_s() < end, "it took too long"
+        time.sleep(0.1)
+
+
+def source(file: Path, topic: str, **others: str) -> dict[str, str]:
+    """A connector that reads the lines of a file, each exactly once."""
+    return {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        "tasks.max": "1",
+        "file": str(file),
+        "topic": topic,
+        "exactly.once.support": "required",
+        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "topic.creation.default.replication.factor": "-1",
+        "topic.creation.default.partitions": "1",
+        **others,
+    }
+
+
+def start(rest: Rest, name: str, config: dict[str, str]) -> None:
+    answer = rest("POST", "/connectors", {"name": name, "config": config})
+    assert answer.status == 201, answer
+    until(lambda: rest.states(name) == ["RUNNING", "RUNNING"])
+
+
+def append(file: Path, *lines: str) -> None:
+    with file.open("a") as out:
+        out.writelines(f"{line}\n" for line in lines)
+
+
+def lines_of(settings: Settings, topic: str) -> list[str]:
+    """What the topic holds that is committed."""
+    if topic not in partition_counts(settings.cluster):
+        return []
+    return [(message.value() or b"").decode() for message in read_all(settings.cluster, topic)]
+
+
+def test_lines_of_a_file_arrive_in_kafka(running: Settings, tmp_path: Path) -> None:
+    rest = client(running)
+    append(tmp_path / "in.txt", "one", "two")
+
+    start(rest, "arrive", source(tmp_path / "in.txt", "arrived"))
+    until(lambda: lines_of(running, "arrived") == ["one", "two"])
+    append(tmp_path / "in.txt", "three")
+
+    until(lambda: lines_of(running, "arrived") == ["one", "two", "three"])
+    assert rest("GET", "/connectors").content == ["arrive"]
+    plugins = {each["class"].rpartition(".")[2] for each in rest("GET", "/connector-plugins").content}
+    assert plugins == {"FileStreamSourceConnector", "FileStreamSinkConnector"}
+    assert rest("DELETE", "/connectors/arrive").status == 204
+
+
+def test_whoever_does_not_know_the_password_gets_and_makes_nothing(running: Settings, tmp_path: Path) -> None:
+    rest = client(running)
+    config = source(tmp_path / "in.txt", "foreign")
+
+    for login in (None, "deltaworks:wrong", "deltaworks:", f"admin:{connect.credentials(running).password}"):
+        stranger = replace(rest, login=login)
+        for path in ("/", "/health", "/connectors", "/connector-plugins", "/admin/loggers"):
+            assert stranger("GET", path).status == 401, (login, path)
+        assert stranger("POST", "/connectors", {"name": "foreign", "config": config}).status == 401
+        assert stranger("PUT", "/connectors/foreign/config", config).status == 401
+        # what workers tell each other needs a signature with the key of their session
+        assert stranger("POST", "/connectors/foreign/tasks", [config]).status in (400, 403)
+        assert stranger("PUT", "/connectors/foreign/fence").status in (400, 403)
+    assert "foreign" not in rest("GET", "/connectors").content
+
+
+def test_a_connector_refers_to_secrets_of_its_own_and_to_no_others(running: Settings, tmp_path: Path) -> None:
+    rest = client(running)
+    (running.connect / "secrets" / "shop.properties").write_text("topic=and-file\n")
+    append(tmp_path / "in.txt", "one")
+    reference = f"${{env:DELTAWORKS_CONNECT_SHOP}}-${{file:{running.connect}/secrets/shop.properties:topic}}"
+    foreign = f"stolen-${{file:{running.connect}/login/users.properties:deltaworks}}"
+
+    start(rest, "refer", source(tmp_path / "in.txt", reference))
+    until(lambda: lines_of(running, "by-variable-and-file") == ["one"])
+    assert rest("GET", "/connectors/refer/config").content["topic"] == reference
+
+    rest("POST", "/connectors", {"name": "steal", "config": source(tmp_path / "in.txt", foreign)})
+    until(lambda: "FAILED" in rest.states("steal"))
+    assert not [topic for topic in partition_counts(running.cluster) if topic.startswith("stolen-")]
+    for name in ("refer", "steal"):
+        assert rest("DELETE", f"/connectors/{name}").status == 204
+
+
+def test_it_listens_on_this_machine_only_and_nothing_shows_the_password(running: Settings) -> None:
+    pid = process(running).pid
+    password = connect.credentials(running).password
+
+    where = {(address.removeprefix("::ffff:"), port) for address, port in listening(pid)}
+    assert where == {("127.0.0.1", running.connect_port)}
+    shown = [
+        *psutil.Process(pid).cmdline(),
+        *psutil.Process(pid).environ().values(),
+        log_of(running, "connect").read_text(),
+        (running.connect / "worker-1.properties").read_text(),
+        running.connect_access_in(running.home).read_text(),
+    ]
+    assert not [text for text in shown if password in text]
+
+
+def test_it_is_ready_for_the_password_of_its_home_only(running: Settings, tmp_path: Path) -> None:
+    (tmp_path / "connect").mkdir()
+
+    assert connect.answers(running, 1)
+    assert not connect.answers(replace(running, home=tmp_path), 1)
+
+
+def test_another_home_does_not_start_one_on_the_same_port(running: Settings) -> None:
+    told = rf"Port {running.connect_port}, where connect should listen, is used by connect of the"
+    with own_home() as other, pytest.raises(StackError, match=told):
+        up(replace(other, connect_port=running.connect_port), only=["connect"], tethered=True)
+    assert process(running).state == "ready"
+
+
+def test_an_unknown_plugin_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with own_home(plugins=("oracle",)) as settings:
+        with pytest.raises(ConfigurationError, match="Kafka Connect has no plugin 'oracle' here"):
+            up(settings, only=["connect"], tethered=True)
+        assert status(settings) == []
+
+
+def test_a_killed_worker_comes_back_and_its_connector_goes_on_exactly(running: Settings, tmp_path: Path) -> None:
+    rest = client(running)
+    append(tmp_path / "in.txt", "one", "two")
+    start(rest, "survive", source(tmp_path / "in.txt", "survived"))
+    until(lambda: lines_of(running, "survived") == ["one", "two"])
+    before = process(running).restarts
+
+    killed = kill_component(running, "connect")
+    append(tmp_path / "in.txt", "three")
+    await_restart(running, "connect", killed)
+
+    until(lambda: rest.states("survive") == ["RUNNING", "RUNNING"])
+    append(tmp_path / "in.txt", "four")
+    until(lambda: len(lines_of(running, "survived")) >= 4)
+    assert lines_of(running, "survived") == ["one", "two", "three", "four"]
+    assert process(running).restarts == before + 1
+    assert rest("DELETE", "/connectors/survive").status == 204
+
+
+def test_a_second_worker_takes_over_from_a_killed_one(running: Settings, tmp_path: Path) -> None:
+    assert up(running, only=["connect-2"], tethered=True).started == ["connect-2"]
+    rests = [client(running, node) for node in (1, 2)]
+    append(tmp_path / "in.txt", "one")
+
+    for number, rest in enumerate(rests):  # one of them hands the request on to the leader
+        start(rest, f"shared-{number}", source(tmp_path / "in.txt", f"shared-{number}"))
+    until(lambda: len({_worker_of(rests[0], f"shared-{number}") for number in (0, 1)}) == 2)
+    moved = next(name for name in ("shared-0", "shared-1") if _worker_of(rests[0], name) == rests[0].url[7:])
+    killed = kill_component(running, "connect")
+    append(tmp_path / "in.txt", "two")
+
+    until(lambda: all(lines_of(running, f"shared-{number}") == ["one", "two"] for number in (0, 1)))
+    assert rests[1].states(moved) == ["RUNNING", "RUNNING"]
+    await_restart(running, "connect", killed)
+    for number in (0, 1):
+        assert rests[1]("DELETE", f"/connectors/shared-{number}").status == 204
+
+
+def _worker_of(rest: Rest, name: str) -> str:
+    """Where the task of a connector runs."""
+    answer = rest("GET", f"/connectors/{name}/status")
+    return next((task["worker_id"] for task in answer.content.get("tasks", [])), "")
+
+
+def test_down_keeps_connectors_and_positions_and_deleted_data_is_gone(tmp_path: Path) -> None:
+    with own_home() as settings:
+        go_through_it(settings, tmp_path / "in.txt")
+
+
+def go_through_it(settings: Settings, file: Path) -> None:
+    up(settings, only=["connect"], tethered=True)
+    append(file, "one")
+    start(client(settings), "stay", source(file, "stayed"))
+    until(lambda: lines_of(settings, "stayed") == ["one"])
+    pid = process(settings).pid
+
+    assert "connect" in down(settings)
+    assert not psutil.pid_exists(pid)
+    assert ports.is_free(settings.connect_port)
+
+    append(file, "two")
+    up(settings, only=["connect"], tethered=True)
+    until(lambda: client(settings).states("stay") == ["RUNNING", "RUNNING"])
+    until(lambda: lines_of(settings, "stayed") == ["one", "two"])
+
+    down(settings, delete_data=True)
+    assert not settings.home.exists()
+
+
+def test_sources_and_sinks_reach_a_secured_kafka(tmp_path: Path) -> None:
+    """With the password, the certificate and the rights of the home's user."""
+    with own_home(secured=True) as settings:
+        up(settings, only=["connect"], tethered=True)
+        rest = client(settings)
+        append(tmp_path / "in.txt", "one", "two")
+        start(rest, "read", source(tmp_path / "in.txt", "secured"))
+        until(lambda: lines_of(settings, "secured") == ["one", "two"])
+
+        sink = {
+            "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
+            "topics": "secured",
+            "file": str(tmp_path / "out.txt"),
+            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+        }
+        start(rest, "write", sink)
+        until(lambda: (tmp_path / "out.txt").is_file() and (tmp_path / "out.txt").read_text() == "one\ntwo\n")
+        secret = (settings.kafka / "secrets" / "deltaworks.password").read_text().strip()
+        assert secret not in log_of(settings, "connect").read_text()
