@@ -250,6 +250,7 @@ def test_a_killed_worker_comes_back_and_its_connector_goes_on_exactly(running: S
     assert rest("DELETE", "/connectors/survive").status == 204
 
 
+@pytest.mark.slow
 def test_a_second_worker_takes_over_from_a_killed_one(running: Settings, tmp_path: Path) -> None:
     assert up(running, only=["connect-2"], tethered=True).started == ["connect-2"]
     rests = [client(running, node) for node in (1, 2)]
@@ -275,6 +276,7 @@ def _worker_of(rest: Rest, name: str) -> str:
     return next((task["worker_id"] for task in answer.content.get("tasks", [])), "")
 
 
+@pytest.mark.slow
 def test_down_keeps_connectors_and_positions_and_deleted_data_is_gone(tmp_path: Path) -> None:
     with own_home() as settings:
         go_through_it(settings, tmp_path / "in.txt")
@@ -300,6 +302,7 @@ def go_through_it(settings: Settings, file: Path) -> None:
     assert not settings.home.exists()
 
 
+@pytest.mark.slow
 def test_sources_and_sinks_reach_a_secured_kafka(tmp_path: Path) -> None:
     """With the password, the certificate and the rights of the home's user."""
     with own_home(secured=True) as settings:
