@@ -219,11 +219,13 @@ def offsets(
     """
     from deltaworks.connect import states
 
+    if reset and as_json:
+        raise ConfigurationError("--reset and --json exclude each other.", hint="give one of them")
     with _api(Settings.from_environment()) as api:
         if reset:
             states.require_stopped(api, name)
         found = api.offsets(name)
-        if as_json and not reset:
+        if as_json:
             from deltaworks.cli import listings
 
             return print_json(listings.ConnectorOffsets.of(name, found))

@@ -76,7 +76,7 @@ def require_none(problems: Sequence[Problem], url: str) -> None:
         url: of the worker that was asked; empty: none was.
     """
     if problems:
-        where = f" to Kafka Connect at {url}" if url else ""
+        where = f" Kafka Connect at {url}" if url else ""
         raise ConfigurationError(
             "\n  ".join([f"connectors do not fit{where}, so nothing was changed:", *map(str, problems)]),
             hint="correct their files in jobs/connectors" + _hint(problems),
