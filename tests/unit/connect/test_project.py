@@ -17,6 +17,7 @@ from deltaworks.connect import FileSource
 
 connector = FileSource(name="{name}", file="/data/lines.txt", topic="lines")
 """
+LINES = '"/data/lines.txt"'
 CONFIG = {"connector.class": "org.example.Sink", "tasks.max": "2", "topics": "a", "flag": True, "batch.size": 7}
 
 
@@ -77,9 +78,8 @@ def test_a_project_may_have_none(here: Project) -> None:
 
 
 def test_files_may_share_what_a_file_has_that_is_no_connector(here: Project) -> None:
-    here.python("_common", 'FILE = "/data/lines.txt"\n')
-    here.python("lines", PYTHON.replace('"/data/lines.txt"', "FILE").replace("\n\n", "\n", 1).replace(
-        "import FileSource", "import FileSource\nfrom jobs.connectors._common import FILE"))  # fmt: skip
+    here.python("_common", 'FILE = "/data/lines.txt"')
+    here.python("lines", f"from jobs.connectors._common import FILE\n{PYTHON.replace(LINES, 'FILE')}")
 
     assert project.load_all(here.settings)["lines"].config["file"] == "/data/lines.txt"
 
@@ -101,7 +101,7 @@ def test_a_number_of_tasks_that_json_does_not_say_is_not_sent(here: Project) -> 
         (PYTHON.replace("{name}", "b"), "jobs/connectors/a.py has a connector named 'b'; its name must be that of"),
         ("import nothing_at_all", "jobs/connectors/a.py fails when it is imported: ModuleNotFoundError"),
         (PYTHON.replace("topic=", "topics="), "jobs/connectors/a.py fails when it is imported: TypeError"),
-        (PYTHON.replace('"/data/lines.txt"', "None or []"), "has 'file' of type list; expected text, a number or a bool"),
+        (PYTHON.replace(LINES, "[]"), "has 'file' of type list; expected text, a number or a bool"),
     ],
 )
 def test_a_python_file_that_has_no_connector_is_named(here: Project, text: str, told: str) -> None:
