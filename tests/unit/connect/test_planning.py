@@ -13,7 +13,7 @@ from deltaworks.connect.planning import Plan
 from deltaworks.errors import ConfigurationError, ConflictError, ConnectUnavailableError
 from tests.support.fake_connect import POSTGRES, FakeConnect, fake_connect
 
-HASTY = Patience(answer_s=2.0, work_s=2.0, rebalance_s=0.5, pause_s=0.05)
+PATIENT = Patience(answer_s=20.0, work_s=20.0, rebalance_s=20.0, pause_s=0.02)
 SECRET = "hunter2"
 PW = {"env": "CDC_PASSWORD"}
 REFERENCE = "${env:CDC_PASSWORD}"
@@ -36,7 +36,7 @@ def fake() -> Iterator[FakeConnect]:
 
 @pytest.fixture
 def api(fake: FakeConnect) -> Iterator[ConnectApi]:
-    with ConnectApi(fake.url, patience=HASTY) as made:
+    with ConnectApi(fake.url, patience=PATIENT) as made:
         yield made
 
 
@@ -264,7 +264,6 @@ def test_a_rebalance_in_between_is_waited_for(fake: FakeConnect, api: ConnectApi
 
 
 def test_a_worker_that_fails_at_validation_changes_nothing(fake: FakeConnect, api: ConnectApi) -> None:
-    fake.next = [(200, "")] * 0
     answer = fake.answer
 
     def failing(method: str, target: str, body: Any) -> tuple[int, Any]:
