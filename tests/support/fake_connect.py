@@ -48,7 +48,9 @@ OF_TRANSFORMS = {
 OF_CONVERTERS = {"org.apache.kafka.connect.json.JsonConverter": ("schemas.enable", "schemas.cache.size")}
 
 
-class _Refused(Exception):
+class Refused(Exception):
+    """A request is answered with an error."""
+
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status, self.message = status, message
@@ -131,11 +133,11 @@ class FakeConnect:
                 return 200, {"offsets": self._of(name).offsets}
             case "DELETE", ["connectors", name, "offsets"]:
                 return self._reset(name)
-        raise _Refused(404, "HTTP 404 Not Found")
+        raise Refused(404, "HTTP 404 Not Found")
 
     def _of(self, name: str) -> Connector:
         if name not in self.connectors:
-            raise _Refused(404, f"Connector {name} not found")
+            raise Refused(404, f"Connector {name} not found")
         return self.connectors[name]
 
     def _info(self, name: str) -> dict[str, Any]:
@@ -158,7 +160,7 @@ class FakeConnect:
         if self.before_put is not None:
             self.before_put()
         if config["name"] != name:
-            raise _Refused(400, f"Connector name configuration ({config['name']}) doesn't match connector name in the URL")
+            raise Refused(400, f"Connector name configuration ({config['name']}) doesn't match connector name in the URL")
         is_new = name not in self.connectors
         self.add(name, config)
         return (201 if is_new else 200), self._info(name)
@@ -183,12 +185,12 @@ class FakeConnect:
                 task.pop("trace", None)
                 task["state"] = "RUNNING"
                 return 204, None
-        raise _Refused(404, f"Unknown task: {name}-{number}")
+        raise Refused(404, f"Unknown task: {name}-{number}")
 
     def _reset(self, name: str) -> tuple[int, Any]:
         found = self._of(name)
         if found.state != "STOPPED":
-            raise _Refused(
+            raise Refused(
                 400,
                 "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
                 f"specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint",
@@ -198,7 +200,7 @@ class FakeConnect:
 
     def _validated(self, class_: str, config: Mapping[str, str]) -> dict[str, Any]:
         if config.get("connector.class", class_) != class_:
-            raise _Refused(400, f"Included connector type {config['connector.class']} does not match request type")
+            raise Refused(400, f"Included connector type {config['connector.class']} does not match request type")
         full = next((each for each in self.classes if each.endswith(class_)), class_)
         types = {**BASE, **DEFINED[full], **_of_parts(config)}
         configs = [self._setting(each, types[each], config) for each in types]
@@ -263,7 +265,7 @@ def fake_connect() -> Iterator[FakeConnect]:
                 return self._say(status, {"error_code": status, "message": message})
             try:
                 self._say(*fake.answer(self.command, self.path, document))
-            except _Refused as refused:
+            except Refused as refused:
                 self._say(refused.status, {"error_code": refused.status, "message": refused.message})
 
         do_GET = do_PUT = do_POST = do_DELETE = _handle

@@ -128,9 +128,7 @@ def apply(
         applied = [change.name for change in planned.pending]
         if not applied:
             return
-        with steps.step("apply") as report:
-            planning.apply(planned, api, lambda change: report(f"{change.name} ({change.kind})"))
-            report(", ".join(applied))
+        planning.apply(planned, api, _show_applied)
         if not wait:
             return
         with steps.step("wait until they run") as report:
@@ -312,6 +310,10 @@ def _say_none(settings: Settings) -> None:
 def _show_notes(notes: Sequence[Problem]) -> None:
     for note in notes:
         out.print(Text(f"note: {note}", "dim"))
+
+
+def _show_applied(change: Change) -> None:
+    out.print(f"{change.name} is {'created' if change.kind == 'new' else 'changed'}", markup=False, highlight=False)
 
 
 def _show_failures(found: Sequence[Status]) -> None:

@@ -23,11 +23,18 @@ here prints.
 """
 
 from deltaworks.connect.connector import Connector
-from deltaworks.connect.debezium import DebeziumMariaDb, DebeziumMongoDb, DebeziumMySql, DebeziumPostgres
+from deltaworks.connect.debezium import (
+    CaptureOptions,
+    DebeziumMariaDb,
+    DebeziumMongoDb,
+    DebeziumMySql,
+    DebeziumPostgres,
+)
 from deltaworks.connect.file_streams import FileSink, FileSource
 from deltaworks.connect.jdbc import JdbcSink
 
 __all__ = [
+    "CaptureOptions",
     "Connector",
     "DebeziumMariaDb",
     "DebeziumMongoDb",

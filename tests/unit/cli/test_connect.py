@@ -15,7 +15,7 @@ from deltaworks.cli import app as cli
 from deltaworks.cli import listings
 from deltaworks.config import Values
 from deltaworks.connect import states
-from tests.support.fake_connect import FILE_SOURCE, POSTGRES, FakeConnect, fake_connect
+from tests.support.fake_connect import FILE_SOURCE, POSTGRES, FakeConnect, Refused, fake_connect
 
 CDC = """\
 from deltaworks.connect import DebeziumPostgres
@@ -110,7 +110,7 @@ def test_apply_creates_and_waits(fake: FakeConnect, call: Call) -> None:
 
     assert code == exits.OK, shown
     assert set(fake.connectors) == {"lines", "orders_cdc"}
-    assert "lines, orders_cdc" in shown and "2 of 2 tasks run, 0 have failed" in shown
+    assert "lines is created" in shown and "2 of 2 tasks run, 0 have failed" in shown
     assert fake.connectors["orders_cdc"].config["database.password"] == "${env:CDC_PASSWORD}"
     code, shown, _ = call("apply")
     assert (code, len(fake.changes)) == (exits.OK, 2)
@@ -132,6 +132,19 @@ def test_nothing_is_applied_if_one_does_not_fit(fake: FakeConnect, call: Call, t
     assert "lines: batch.siz: the class defines no such setting; did you mean 'batch.size'?" in told
     assert "--allow-undefined" in told
     assert call("apply", "--allow-undefined")[0] == exits.OK
+
+
+def test_apply_says_what_it_has_done_before_it_failed(fake: FakeConnect, call: Call) -> None:
+    def before_put() -> None:
+        if "lines" in fake.connectors:
+            raise Refused(400, "not this one")
+
+    fake.before_put = before_put
+
+    code, shown, told = call("apply")
+
+    assert code == exits.CONFIG and list(fake.connectors) == ["lines"]
+    assert "lines is created" in shown and "answers 400 to PUT /connectors/orders_cdc/config: not this one" in told
 
 
 def test_apply_says_what_has_failed(fake: FakeConnect, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
