@@ -11,7 +11,8 @@ from deltaworks.connect import Connector, DebeziumPostgres, FileSource, JdbcSink
 from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connect.planning import Plan
 from deltaworks.errors import ConfigurationError, ConflictError, ConnectUnavailableError
-from tests.support.fake_connect import POSTGRES, FakeConnect, fake_connect
+from tests.support import fake_connect as fake_module
+from tests.support.fake_connect import FILE_SOURCE, POSTGRES, FakeConnect, fake_connect
 
 PATIENT = Patience(answer_s=20.0, work_s=20.0, rebalance_s=20.0, pause_s=0.02)
 SECRET = "hunter2"
@@ -207,17 +208,13 @@ def test_undefined_settings_are_notes_where_they_are_allowed(fake: FakeConnect, 
     assert [note.setting for note in plan.notes] == ["tabel.include.list", "driver.x"]
 
 
-def test_what_the_class_defines_as_a_password_must_be_a_reference(fake: FakeConnect, api: ConnectApi) -> None:
-    from tests.support import fake_connect as module
+def test_what_the_class_defines_as_a_password_must_be_a_reference(
+    fake: FakeConnect, api: ConnectApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types = {**fake_module.DEFINED[FILE_SOURCE], "batch.size": "PASSWORD"}
+    monkeypatch.setattr(fake_module, "DEFINED", {**fake_module.DEFINED, FILE_SOURCE: types})
 
-    made = FileSource(name="a", file="/x", topic="t", config={"batch.size": 7})
-    patched = {**module.DEFINED[module.FILE_SOURCE], "batch.size": "PASSWORD"}
-    before = module.DEFINED
-    module.DEFINED = {**before, module.FILE_SOURCE: patched}
-    try:
-        plan = planned(api, made)
-    finally:
-        module.DEFINED = before
+    plan = planned(api, FileSource(name="a", file="/x", topic="t", config={"batch.size": 7}))
 
     assert [problem.setting for problem in plan.problems] == ["batch.size"]
     assert "is a secret, and is written as text" in plan.problems[0].what
@@ -263,7 +260,9 @@ def test_a_rebalance_in_between_is_waited_for(fake: FakeConnect, api: ConnectApi
     assert list(fake.connectors) == ["orders_cdc"]
 
 
-def test_a_worker_that_fails_at_validation_changes_nothing(fake: FakeConnect, api: ConnectApi) -> None:
+def test_a_worker_that_fails_at_validation_changes_nothing(
+    fake: FakeConnect, api: ConnectApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = fake.answer
 
     def failing(method: str, target: str, body: Any) -> tuple[int, Any]:
@@ -271,7 +270,7 @@ def test_a_worker_that_fails_at_validation_changes_nothing(fake: FakeConnect, ap
             return 500, {"error_code": 500, "message": f"jdbc:x://u:{SECRET}@db does not answer"}
         return answer(method, target, body)
 
-    fake.answer = failing  # type: ignore[method-assign]
+    monkeypatch.setattr(fake, "answer", failing)
 
     with pytest.raises(ConnectUnavailableError, match="does not answer") as raised:
         planned(api, cdc())
