@@ -22,22 +22,44 @@ FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 UNWRAP = "io.debezium.transforms.ExtractNewRecordState"
 BASE = {
     **dict.fromkeys(("name", "connector.class", "key.converter", "value.converter", "header.converter"), "CLASS"),
-    **{"tasks.max": "INT", "transforms": "LIST", "predicates": "LIST", "errors.tolerance": "STRING"},
-    **{"topic.creation.groups": "LIST", "exactly.once.support": "STRING", "transaction.boundary": "STRING"},
+    "tasks.max": "INT",
+    "transforms": "LIST",
+    "predicates": "LIST",
+    "errors.tolerance": "STRING",
+    "topic.creation.groups": "LIST",
+    "exactly.once.support": "STRING",
+    "transaction.boundary": "STRING",
 }
 """Setting -> its type, of every class."""
 DEFINED: Mapping[str, Mapping[str, str]] = {
     POSTGRES: {
-        **{"database.hostname": "STRING", "database.port": "INT", "database.user": "STRING"},
-        **{"database.password": "PASSWORD", "database.dbname": "STRING", "topic.prefix": "STRING"},
-        **{"plugin.name": "STRING", "slot.name": "STRING", "publication.name": "STRING", "snapshot.mode": "STRING"},
-        **{"publication.autocreate.mode": "STRING", "table.include.list": "LIST", "decimal.handling.mode": "STRING"},
-        **{"snapshot.select.statement.overrides": "STRING", "tombstones.on.delete": "BOOLEAN"},
+        "database.hostname": "STRING",
+        "database.port": "INT",
+        "database.user": "STRING",
+        "database.password": "PASSWORD",
+        "database.dbname": "STRING",
+        "topic.prefix": "STRING",
+        "plugin.name": "STRING",
+        "slot.name": "STRING",
+        "publication.name": "STRING",
+        "snapshot.mode": "STRING",
+        "publication.autocreate.mode": "STRING",
+        "table.include.list": "LIST",
+        "decimal.handling.mode": "STRING",
+        "snapshot.select.statement.overrides": "STRING",
+        "tombstones.on.delete": "BOOLEAN",
     },
     JDBC: {
-        **{"topics": "LIST", "topics.regex": "STRING", "connection.url": "STRING", "connection.username": "STRING"},
-        **{"connection.password": "PASSWORD", "insert.mode": "STRING", "delete.enabled": "BOOLEAN"},
-        **{"primary.key.mode": "STRING", "schema.evolution": "STRING", "collection.name.format": "STRING"},
+        "topics": "LIST",
+        "topics.regex": "STRING",
+        "connection.url": "STRING",
+        "connection.username": "STRING",
+        "connection.password": "PASSWORD",
+        "insert.mode": "STRING",
+        "delete.enabled": "BOOLEAN",
+        "primary.key.mode": "STRING",
+        "schema.evolution": "STRING",
+        "collection.name.format": "STRING",
     },
     FILE_SOURCE: {"file": "STRING", "topic": "STRING", "batch.size": "INT"},
 }
@@ -160,7 +182,9 @@ class FakeConnect:
         if self.before_put is not None:
             self.before_put()
         if config["name"] != name:
-            raise Refused(400, f"Connector name configuration ({config['name']}) doesn't match connector name in the URL")
+            raise Refused(
+                400, f"Connector name configuration ({config['name']}) doesn't match connector name in the URL"
+            )
         is_new = name not in self.connectors
         self.add(name, config)
         return (201 if is_new else 200), self._info(name)
@@ -192,8 +216,8 @@ class FakeConnect:
         if found.state != "STOPPED":
             raise Refused(
                 400,
-                "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
-                f"specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint",
+                "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for "
+                f"the specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint",
             )
         found.offsets = []
         return 200, {"message": "The offsets for this connector have been reset successfully"}
@@ -216,9 +240,17 @@ class FakeConnect:
             value = value and value.replace(reference, secret)
         errors = [each.format(value=value) for each in self.errors.get(name, ())]
         definition = {
-            **{"name": name, "type": kind, "required": False, "default_value": None, "importance": "HIGH"},
-            **{"documentation": "", "group": "Common", "width": "MEDIUM", "display_name": name},
-            **{"dependents": [], "order": 1},
+            "name": name,
+            "type": kind,
+            "required": False,
+            "default_value": None,
+            "importance": "HIGH",
+            "documentation": "",
+            "group": "Common",
+            "width": "MEDIUM",
+            "display_name": name,
+            "dependents": [],
+            "order": 1,
         }
         return {"definition": definition, "value": _value(name, "[hidden]" if kind == "PASSWORD" else value, errors)}
 
@@ -229,7 +261,7 @@ def _value(name: str, value: str | None, errors: list[str]) -> dict[str, Any]:
 
 def _of_parts(config: Mapping[str, str]) -> dict[str, str]:
     """The settings of transforms and converters that the worker has."""
-    found = {}
+    found: dict[str, str] = {}
     for alias in filter(None, config.get("transforms", "").split(",")):
         own = OF_TRANSFORMS.get(config.get(f"transforms.{alias}.type", ""), ())
         found |= {f"transforms.{alias}.{each}": "STRING" for each in ("type", "predicate", "negate", *own)}
@@ -297,5 +329,3 @@ def fake_connect() -> Iterator[FakeConnect]:
 
 def _basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-
-

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from deltaworks.connect.api import ConnectApi
     from deltaworks.connect.checks import Problem
     from deltaworks.connect.planning import Change, Plan
-    from deltaworks.connect.states import States
 
 _TEXT = 100
 _COLOR = {"RUNNING": "green", "FAILED": "red", "new": "green", "changed": "yellow", "unknown": "dim"}

@@ -965,9 +965,7 @@ class Connectors(_Document, frozen=True, kw_only=True):
     @classmethod
     def of(cls, found: States) -> Connectors:
         listed = list(map(ConnectorListed.of, found.connectors))
-        return cls._from(
-            found, connectors=listed, total_tasks=len(found.tasks), failed_tasks=len(found.failed_tasks)
-        )
+        return cls._from(found, connectors=listed, total_tasks=len(found.tasks), failed_tasks=len(found.failed_tasks))
 
 
 class OffsetListed(_Document, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import httpx
@@ -78,9 +78,7 @@ class ConnectApi:
         self.url = urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2])).rstrip("/")
         self._secrets = tuple(each for each in (password, address.password) if each)
         auth = (username or "", password or "") if username is not None or password is not None else None
-        self._client = httpx.Client(
-            base_url=base, auth=auth, verify=_trusted(address.scheme, ca_file), trust_env=False
-        )
+        self._client = httpx.Client(base_url=base, auth=auth, verify=_trusted(address.scheme, ca_file), trust_env=False)
 
     @classmethod
     def of(cls, settings: Settings, patience: Patience | None = None) -> Self:

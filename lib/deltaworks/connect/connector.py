@@ -36,10 +36,10 @@ class Connector:
         class_: the connector's class, in full or as Connect shortens it.
         config: setting -> its value, all but name, class, number of tasks and secrets.
         tasks_max: how many tasks at most; None: nothing is sent, so Connect takes 1.
-        secrets: setting -> where its secret is, on the workers: `{"env": "NAME"}`, `{"file": "/path", "key": "name"}`
-            of a file of properties, `{"directory": "/folder", "key": "file"}`, `{"provider": "vault", "path": "db/shop",
-            "key": "password"}` of any other config provider, or `"${...}"`. Connect gets the reference, and the worker
-            follows it.
+        secrets: setting -> where its secret is, on the workers, which follow the reference; Connect gets no more than
+            that: `{"env": "NAME"}`, `{"file": "/path", "key": "name"}` of a file of properties, `{"directory":
+            "/folder", "key": "file"}`, `{"provider": "vault", "path": "db/shop", "key": "password"}` of any other
+            config provider, or `"${...}"`.
 
     Raises:
         ConfigurationError: a name, value or reference cannot be used, or a secret is written as text.

@@ -91,7 +91,7 @@ def DebeziumPostgres(
         topic_prefix: what the names of its topics begin with; no other connector of the cluster may have it.
         port: of the server.
         tables: `schema.table`, or expressions of Java that match it; none: all tables.
-        slot: the replication slot, which no other connector may use; default: the name, in letters that a slot can have.
+        slot: the replication slot, which no other connector may use; default: the name, as a slot can have it.
         publication: the publication, which is made for these tables; default: the name of the slot.
         decimals: how `numeric` is written: `precise` (bytes, the default of Debezium), `string` or `double`.
         **options: see `CaptureOptions`.

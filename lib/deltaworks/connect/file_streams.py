@@ -36,9 +36,7 @@ def FileSource(
     return Connector(name=name, class_=FILE_SOURCE, config={**given(own), **(config or {})})
 
 
-def FileSink(
-    *, name: str, file: str, topics: Iterable[str], config: Mapping[str, Value] | None = None
-) -> Connector:
+def FileSink(*, name: str, file: str, topics: Iterable[str], config: Mapping[str, Value] | None = None) -> Connector:
     """A connector that appends the value of each record to a file, as text.
 
     Args:

@@ -88,9 +88,7 @@ def _hint(problems: Sequence[Problem]) -> str:
     return "; --allow-undefined sends settings that a class does not define" if misspelt else ""
 
 
-def plan(
-    connectors: Mapping[str, Connector], api: ConnectApi, *, whole: bool = True, undefined: bool = False
-) -> Plan:
+def plan(connectors: Mapping[str, Connector], api: ConnectApi, *, whole: bool = True, undefined: bool = False) -> Plan:
     """Compares the connectors of a project with those of the cluster; changes nothing.
 
     Each is validated. What is wrong with one that would not change is a note: a database that is away does not keep

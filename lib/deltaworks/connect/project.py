@@ -130,7 +130,7 @@ def _of_json(name: str, file: Path) -> Connector:
             name=next(iter(named), name), class_=class_, config=settings, tasks_max=_tasks(config.get(TASKS_MAX))
         )
     except ConfigurationError as error:
-        hint = error.hint and error.hint.replace("secrets=", "${env:NAME} or ${file:/path:key} as its value; in Python: ")
+        hint = "a secret is ${env:NAME} or ${file:/path:key}" if "as text" in error.message else error.hint
         raise ConfigurationError(f"{_shown(file)}: {error.message}", hint=hint) from error
 
 

@@ -129,8 +129,7 @@ def _is_of_unknown_part(setting: str, properties: Mapping[str, str], known: Coll
             prefix = f"{kind}.{alias}."
             own = _below(known, prefix) - {f"{prefix}{each}" for each in _OF_EACH}
             return alias not in aliases(properties, kind) or not own
-    prefix = next((each for each in _CONVERTERS if setting.startswith(each)), None)
-    return prefix is not None and not _below(known, prefix)
+    return any(setting.startswith(each) and not _below(known, each) for each in _CONVERTERS)
 
 
 def _below(known: Collection[str], prefix: str) -> set[str]:

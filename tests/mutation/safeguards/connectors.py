@@ -66,7 +66,9 @@ MUTATIONS = {
         Breach.SECRET, _worker_quoted, (f"{_PLANNING}test_the_worker_is_not_quoted_with_the_secrets_that_it_has_read",)
     ),
     "a connector that somebody has changed overwritten": Mutation(
-        Breach.UNCHECKED, _overwritten, (f"{_PLANNING}test_somebody_who_changes_a_connector_meanwhile_is_not_overwritten",)
+        Breach.UNCHECKED,
+        _overwritten,
+        (f"{_PLANNING}test_somebody_who_changes_a_connector_meanwhile_is_not_overwritten",),
     ),
     "workers that rebalance asked once": Mutation(
         Stall.REBALANCE, _no_second_request, (f"{_API}test_it_asks_again_while_the_workers_rebalance",)

@@ -87,7 +87,11 @@ def test_it_does_not_ask_for_ever(fake: FakeConnect) -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "told"),
     [
-        ((500, "Request timed out"), ConnectUnavailableError, "answers 500 to PUT /connectors/orders_cdc/pause: Request"),
+        (
+            (500, "Request timed out"),
+            ConnectUnavailableError,
+            "answers 500 to PUT /connectors/orders_cdc/pause: Request",
+        ),
         ((400, "no"), ConfigurationError, "answers 400 to PUT /connectors/orders_cdc/pause: no"),
         ((405, "HTTP 405"), ConfigurationError, "Hint: workers older than Kafka 3.6"),
         ((403, "no"), ConfigurationError, "refuses the login (403) for PUT /connectors/orders_cdc/pause"),
@@ -118,9 +122,7 @@ def test_a_connector_that_is_not_there_has_near_ones(api: ConnectApi) -> None:
         (lambda api: api.pause("orders_cdc"), "has not answered PUT /connectors/orders_cdc/pause within 0.4 s"),
     ],
 )
-def test_a_worker_that_hangs_is_an_error(
-    fake: FakeConnect, ask: Callable[[ConnectApi], Any], told: str
-) -> None:
+def test_a_worker_that_hangs_is_an_error(fake: FakeConnect, ask: Callable[[ConnectApi], Any], told: str) -> None:
     fake.hangs = True
 
     with ConnectApi(fake.url, patience=HASTY) as api, pytest.raises(ConnectUnavailableError) as raised:
@@ -162,9 +164,7 @@ def test_the_login_is_sent_and_never_told(fake: FakeConnect) -> None:
         assert "username and password in [connect]" in str(refused.value) and "other" not in str(refused.value)
 
 
-def test_it_is_where_the_settings_say(
-    fake: FakeConnect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_where_the_settings_say(fake: FakeConnect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(project=tmp_path, home=tmp_path, infra=tmp_path, cache=tmp_path)
     monkeypatch.setenv("CONNECT_PASSWORD", SECRET)
     fake.login = ("streams", SECRET)

@@ -140,7 +140,7 @@ def test_what_cannot_be_sent_is_refused(arguments: dict[str, Any], told: str) ->
 def test_a_secret_that_is_text_is_refused_without_showing_it(setting: str, value: str) -> None:
     told = refused(config={setting: value})
 
-    assert setting in told and "${env:" in told or "secrets=" in told
+    assert (setting in told and "${env:" in told) or "secrets=" in told
     assert SECRET not in told
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deltaworks.connect import Connector, DebeziumPostgres, FileSource, JdbcSink, planning
+from deltaworks.connect import Connector, DebeziumPostgres, FileSource, JdbcSink, planning, validation
 from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connect.planning import Plan
 from deltaworks.errors import ConfigurationError, ConflictError, ConnectUnavailableError
@@ -158,13 +158,16 @@ def test_a_class_that_no_worker_has_is_named_with_near_ones(fake: FakeConnect, a
 
 @pytest.mark.parametrize("short", ["PostgresConnector", "Postgres"])
 def test_a_class_may_be_called_as_connect_shortens_it(fake: FakeConnect, api: ConnectApi, short: str) -> None:
-    assert planning.validation._of_class("a", short, api.plugins()) is None
+    assert validation._of_class("a", short, api.plugins()) is None
 
 
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"tabel.include.list": "a"}, "tabel.include.list: the class defines no such setting; did you mean 'table.inclu"),
+        (
+            {"tabel.include.list": "a"},
+            "tabel.include.list: the class defines no such setting; did you mean 'table.inclu",
+        ),
         ({"database.hostnam": "a"}, "did you mean 'database.hostname'?"),
         ({"transforms.unwrap.add.field": "a"}, "did you mean 'transforms.unwrap.add.fields'?"),
         ({"value.converter.schema.enable": "a"}, "did you mean 'value.converter.schemas.enable'?"),
@@ -174,9 +177,7 @@ def test_a_class_may_be_called_as_connect_shortens_it(fake: FakeConnect, api: Co
         ({"predicates.isOrder.pattern": "a"}, "'isOrder' is not in predicates"),
     ],
 )
-def test_a_misspelt_setting_is_a_problem(
-    fake: FakeConnect, api: ConnectApi, config: dict[str, str], told: str
-) -> None:
+def test_a_misspelt_setting_is_a_problem(fake: FakeConnect, api: ConnectApi, config: dict[str, str], told: str) -> None:
     (problem,) = problems(planned(api, cdc(unwrap=True, plain_json=True, config=config)))
 
     assert told in problem
@@ -193,9 +194,7 @@ def test_a_misspelt_setting_is_a_problem(
         "header.converter.anything",
     ],
 )
-def test_settings_that_classes_need_not_define_are_no_problem(
-    fake: FakeConnect, api: ConnectApi, setting: str
-) -> None:
+def test_settings_that_classes_need_not_define_are_no_problem(fake: FakeConnect, api: ConnectApi, setting: str) -> None:
     own = {"transforms": "own", "transforms.own.type": "org.example.Own"} if "own" in setting else {}
 
     assert problems(planned(api, cdc(config={setting: "a", **own}))) == []

@@ -96,7 +96,7 @@ def test_a_number_of_tasks_that_json_does_not_say_is_not_sent(here: Project) -> 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("x = 1", "jobs/connectors/a.py defines no connector.\n  Hint: connector = Connector(name=\"a\", ...)"),
+        ("x = 1", 'jobs/connectors/a.py defines no connector.\n  Hint: connector = Connector(name="a", ...)'),
         ("connector = 7", "jobs/connectors/a.py defines a connector of type int."),
         (PYTHON.replace("{name}", "b"), "jobs/connectors/a.py has a connector named 'b'; its name must be that of"),
         ("import nothing_at_all", "jobs/connectors/a.py fails when it is imported: ModuleNotFoundError"),
