@@ -246,8 +246,10 @@ class ConnectApi:
         code, message = response.status_code, self._message(response)
         refused = f"Kafka Connect at {self.url} answers {code} to {what}"
         if code in _REFUSED:
-            hint = "username and password in [connect] of deltaworks.toml"
-            return ConfigurationError(f"Kafka Connect at {self.url} refuses the login ({code}) for {what}.", hint=hint)
+            return ConfigurationError(
+                f"Kafka Connect at {self.url} refuses the login ({code}) for {what}.",
+                hint="username and password in [connect] of deltaworks.toml",
+            )
         if code == _NOT_FOUND:
             return _NotFoundError(message or "404", refused)
         if code == _CONFLICT:
