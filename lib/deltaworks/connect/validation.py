@@ -15,6 +15,8 @@ from deltaworks.connect.secrets import MASK, masked, refers
 _PASSWORD = "PASSWORD"
 _PASSED_ON = ("admin.override.", "consumer.override.", "producer.override.", "topic.creation.")
 """What begins so goes to Kafka's clients and topics, whose settings the class does not define."""
+_OF_DEBEZIUM = ("driver.", "schema.history.internal.", "snapshot.select.statement.overrides.")
+"""What begins so is passed on to parts of Debezium, so there is nothing to tell of it."""
 _CONVERTERS = ("key.converter.", "value.converter.", "header.converter.")
 _OF_EACH = ("type", "predicate", "negate")
 """Settings that each transform has, whatever its class."""
@@ -68,10 +70,11 @@ def check(
     for setting in _undefined(properties, validated):
         if setting in with_errors:
             continue
-        if (near := _near(setting, _defined(validated))) is None or undefined:
-            notes.append(Problem(name, setting, "is passed on: the class defines no such setting"))
-        else:
+        near = None if undefined else _near(setting, _defined(validated))
+        if near is not None:
             misspelt.append(Problem(name, setting, f"the class defines no such setting; did you mean '{near}'?"))
+        elif not setting.startswith(_OF_DEBEZIUM):
+            notes.append(Problem(name, setting, "is passed on: the class defines no such setting"))
     return Checked((*problems, *misspelt), tuple(notes), passwords)
 
 

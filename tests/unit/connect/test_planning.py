@@ -201,10 +201,10 @@ def test_settings_that_classes_need_not_define_are_no_problem(fake: FakeConnect,
 
 
 def test_undefined_settings_are_notes_where_they_are_allowed(fake: FakeConnect, api: ConnectApi) -> None:
-    plan = planned(api, cdc(config={"tabel.include.list": "a", "driver.x": "b"}), undefined=True)
+    plan = planned(api, cdc(config={"tabel.include.list": "a", "odd": "b", "driver.x": "c"}), undefined=True)
 
     assert problems(plan) == []
-    assert [note.setting for note in plan.notes] == ["tabel.include.list", "driver.x"]
+    assert [note.setting for note in plan.notes] == ["tabel.include.list", "odd"]
 
 
 def test_what_the_class_defines_as_a_password_must_be_a_reference(
