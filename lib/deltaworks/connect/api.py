@@ -19,7 +19,7 @@ import msgspec
 from deltaworks import clock
 from deltaworks.config import Kind, Reference
 from deltaworks.connect.answers import Failure, Info, Listed, Offset, Offsets, Plugin, Status, Validated
-from deltaworks.connect.secrets import MASK, masked
+from deltaworks.connect.secrets import MASK, masked_values
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError
 from deltaworks.names import hint_of
 from deltaworks.settings import Settings
@@ -282,7 +282,7 @@ class ConnectApi:
     def _safe(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, MASK)
-        return masked(text)
+        return masked_values(text)
 
 
 class _NotFoundError(ConfigurationError):

@@ -32,6 +32,8 @@ _SECRET = re.compile(
 )
 _IN_ADDRESS = re.compile(r"(://[^/\s:@]*):[^/\s@]+@")
 _IN_PARAMETER = re.compile(r"([?&;](?:\w*password|pwd|passphrase)=)[^&;\s]+", re.IGNORECASE)
+_INVALID = re.compile(r"(Invalid value ).*( for configuration )", re.DOTALL)
+"""How Kafka says that a value does not fit, whatever it is and wherever it is from."""
 _ASSIGNED = re.compile(
     r"""((?:password|passwd|pwd|passphrase|secret|token|api[._-]?key)["']?\s*[=:]\s*)"""
     r"""(?!\$\{)("[^"]*"|'[^']*'|[^\s,;&"'}]+)""",
@@ -114,6 +116,11 @@ def shown(setting: str, value: str | None, secret: bool = False) -> str | None:
     if value is None or is_reference(value) or value == "":
         return value
     return MASK if secret or is_secret(setting) else masked(value)
+
+
+def masked_values(text: str) -> str:
+    """As `masked`, and without values of settings, which references may have led to."""
+    return masked(_INVALID.sub(rf"\1{MASK}\2", text))
 
 
 def masked(text: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from deltaworks import clock
 from deltaworks.connect.answers import Running, Status, Task
 from deltaworks.connect.api import ConnectApi
-from deltaworks.connect.secrets import masked
+from deltaworks.connect.secrets import masked_values
 from deltaworks.errors import ConfigurationError
 
 FAILED, STOPPED, UNASSIGNED = "FAILED", "STOPPED", "UNASSIGNED"
@@ -96,7 +96,7 @@ def first_line(trace: str | None) -> str | None:
     """What has failed, without the stack and without what looks like a password."""
     if trace is None or not trace.strip():
         return None
-    return masked(trace.strip().splitlines()[0])
+    return masked_values(trace.strip().splitlines()[0])
 
 
 def require_stopped(api: ConnectApi, name: str) -> None:

@@ -13,6 +13,7 @@ from deltaworks.connect.connector import CLASS, NAME
 from deltaworks.connect.secrets import MASK, masked, refers
 
 _PASSWORD = "PASSWORD"
+_HIDDEN = "the worker refuses what the reference leads to; its reason is not shown, as it may quote the secret"
 _PASSED_ON = ("admin.override.", "consumer.override.", "producer.override.", "topic.creation.")
 """What begins so goes to Kafka's clients and topics, whose settings the class does not define."""
 _OF_DEBEZIUM = ("driver.", "schema.history.internal.", "snapshot.select.statement.overrides.")
@@ -102,6 +103,9 @@ def _errors(name: str, properties: Mapping[str, str], validated: Validated) -> I
         if refers(properties.get(each.value.name, "")) and each.value.value and not refers(str(each.value.value))
     ]
     for each in validated.configs:
+        if each.value.errors and refers(properties.get(each.value.name, "")):
+            yield Problem(name, each.value.name, _HIDDEN)
+            continue
         for error in dict.fromkeys(each.value.errors):
             for secret in sorted(secrets, key=len, reverse=True):
                 error = error.replace(secret, MASK)

@@ -130,17 +130,18 @@ def test_a_problem_of_one_that_does_not_change_stops_no_other(fake: FakeConnect,
 def test_the_worker_is_not_quoted_with_the_secrets_that_it_has_read(fake: FakeConnect, api: ConnectApi) -> None:
     fake.secrets = {REFERENCE: SECRET}
     fake.errors = {
-        "connection.url": ["Invalid value {value} for configuration connection.url: no driver"],
-        "connection.username": [f"{SECRET} is refused for this user", f"password={SECRET}"],
+        "insert.mode": [f"{SECRET} is refused for this user", "token=other", "Invalid value x for configuration a: no"],
+        "connection.url": [f"Invalid value {SECRET} for configuration connection.url: no driver"],
     }
-    made = JdbcSink(name="s", topics=["a"], url=f"jdbc:x://db?password={REFERENCE}", user=REFERENCE, password=PW)
+    made = sink("s", table=REFERENCE, config={"connection.url": f"jdbc:x://db?password={REFERENCE}"})
 
     plan = planned(api, made)
 
-    assert problems(plan) == [
-        "s: connection.url: Invalid value *** for configuration connection.url: no driver",
-        "s: connection.username: *** is refused for this user",
-        "s: connection.username: password=***",
+    assert sorted(problems(plan)) == [
+        f"s: connection.url: {validation._HIDDEN}",
+        "s: insert.mode: *** is refused for this user",
+        "s: insert.mode: Invalid value x for configuration a: no",
+        "s: insert.mode: token=***",
     ]
     assert SECRET not in repr(plan)
 

@@ -38,6 +38,9 @@ def test_failures_are_counted(fake: FakeConnect, api: ConnectApi) -> None:
     assert (len(found.tasks), len(found.failed_tasks), found.has_failures) == (3, 1, True)
     assert states.in_words(found) == "2 of 3 tasks run, 1 have failed"
     assert not states.look(api, ["lines"]).has_failures
+    assert states.first_line("x: Invalid value hunter2 for configuration a: no") == (
+        "x: Invalid value *** for configuration a: no"
+    )
     line = states.first_line(found.failed_tasks[0].trace)
     assert line == "org.apache.kafka.connect.errors.ConnectException: no server at db?password=***"
 
