@@ -295,7 +295,7 @@ class _NotFoundError(ConfigurationError):
 
 def _trusted(scheme: str, ca_file: str | None) -> ssl.SSLContext | bool:
     if scheme != "https":
-        return True
+        return False  # there is no certificate, and reading those of the system takes a while
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:
