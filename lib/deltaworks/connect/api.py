@@ -17,7 +17,7 @@ import httpx
 import msgspec
 
 from deltaworks import clock
-from deltaworks.config import Kind, Reference
+from deltaworks.config import Reference
 from deltaworks.connect.answers import Failure, Info, Listed, Offset, Offsets, Plugin, Status, Validated
 from deltaworks.connect.secrets import MASK, masked_values
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError
@@ -25,7 +25,7 @@ from deltaworks.names import hint_of
 from deltaworks.settings import Settings
 
 T = TypeVar("T")
-_TABLE = cast("Kind", "connect")
+_TABLE: Any = "connect"
 _NOT_FOUND, _NO_METHOD, _CONFLICT, _SERVER = 404, 405, 409, 500
 _REFUSED = (401, 403)
 _LONGEST = 1000
