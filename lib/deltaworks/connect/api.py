@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import httpx
