@@ -18,6 +18,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 import deltaworks
+import deltaworks.connect
 import deltaworks.queries
 import deltaworks.testing
 from deltaworks import config
@@ -156,12 +157,15 @@ def pages() -> dict[str, str]:
     testing = _api("Testing", "The test driver.", "deltaworks.testing", deltaworks.testing.__all__)
     about = "The stores of a running stream ([how to](../../how-to/queries.md))."
     queries = _api("Queries", about, "deltaworks.queries", deltaworks.queries.__all__)
+    about = "Connectors of Kafka Connect ([how to](../../how-to/connect.md))."
+    connect = _api("Connectors", about, "deltaworks.connect", deltaworks.connect.__all__)
     return {
         "reference/settings.md": settings_page(),
         "reference/cli.md": commands_page(),
         **api,
         "reference/api/testing.md": testing,
         "reference/api/queries.md": queries,
+        "reference/api/connect.md": connect,
     }
 
 

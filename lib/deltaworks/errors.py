@@ -29,6 +29,7 @@ DeltaworksError                      the root: catch this to catch all
     ├── DiskFullError                a disk is full; the stream goes on when there is room
     ├── KafkaReadError               the broker did not answer
     ├── SchemasUnavailableError      the schema registry does not answer, and a schema of it is not known yet
+    ├── ConnectUnavailableError      Kafka Connect does not answer, fails, or goes on rebalancing
     ├── SinkError                    an author's sink failed; its batch was aborted
     ├── BatchTooLongError            the broker ended a transaction because its batch took too long
     └── KafkaWriteError              records could not be written; their transaction was aborted
@@ -119,6 +120,10 @@ class KafkaReadError(TransientError):
 
 class SchemasUnavailableError(TransientError):
     """The schema registry does not answer, and a schema of it is needed that is not known yet."""
+
+
+class ConnectUnavailableError(TransientError):
+    """Kafka Connect does not answer, fails, or goes on rebalancing."""
 
 
 class KafkaWriteError(TransientError):

@@ -21,7 +21,7 @@ OK = 0
 DATA = 65
 """A record failed or does not decode, and the pipeline's policy is to fail. Restart only with new code."""
 UNAVAILABLE = 69
-"""Kafka or Spark is not available. Restart later."""
+"""Kafka, Kafka Connect or Spark is not available. Restart later."""
 INTERNAL = 70
 """Anything else. Restart with back-off."""
 LEASE = 73

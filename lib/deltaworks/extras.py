@@ -10,6 +10,7 @@ EXTRAS = {
     "airflow": "airflow",
     "batch": "batch",
     "cli": "cli",
+    "connect": "connect",
     "control": "control",
     "explain": "spark",
     "kafka": "kafka",

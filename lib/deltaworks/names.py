@@ -79,6 +79,7 @@ COLUMN = Rule(
 MODULE = Rule(
     "the name of a file in jobs/", re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_-]{0,99}"), "letters, digits, '_' and '-'"
 )
+CONNECTOR = Rule("the name of a connector", MODULE.pattern, f"{MODULE.valid}, as its file in jobs/connectors is named")
 RUN = Rule(
     "the id of a replay, or of a checkpoint",
     re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,199}"),

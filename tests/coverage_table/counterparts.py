@@ -14,12 +14,12 @@ from typing import Any
 
 import deltaworks
 import deltaworks.cli.app
-from deltaworks import queries, testing
+from deltaworks import connect, queries, testing
 
 _FORM = re.compile(r"(?P<owner>\w+)(?:\.(?P<member>\w+))?(?:\((?P<argument>\w+)=\))?")
 _COMMAND = "$ deltaworks "
 _MISSING = object()
-_MODULES = (deltaworks, testing, queries)
+_MODULES = (deltaworks, testing, queries, connect)
 """Those with public names."""
 
 

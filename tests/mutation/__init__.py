@@ -16,6 +16,7 @@ from __future__ import annotations
 from tests.mutation.mutation import Breach, Hole, Mutation, Patch, Stall
 from tests.mutation.safeguards import (
     checkpoint,
+    connectors,
     driver,
     elsewhere,
     formats,
@@ -46,6 +47,7 @@ _PARTS = (
     formats,
     driver,
     operators,
+    connectors,
 )
 MUTATIONS: dict[str, Mutation] = {name: mutation for part in _PARTS for name, mutation in part.MUTATIONS.items()}
 

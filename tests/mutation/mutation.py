@@ -45,6 +45,7 @@ class Stall(Enum):
     TORN_COMMAND = "a file of a command that is empty or torn"
     DISK_FULL = "a disk without room"
     HANGING_CLIENT = "a client of Kafka that hangs"
+    REBALANCE = "workers of Kafka Connect that share out their tasks anew"
     SUSPENDED_WRITER = "a process that is suspended while it writes a local store"
 
 
@@ -55,6 +56,8 @@ class Breach(Enum):
     TOO_SOON = "something told before it is true"
     OTHER = "an answer that is not what a store holds as of its batch"
     NOT_APPROVED = "something published that nobody may, or has to be asked about"
+    UNCHECKED = "a connector that is changed before all checks have passed"
+    SECRET = "a secret that is shown"
 
 
 @dataclass(frozen=True)

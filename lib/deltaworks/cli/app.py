@@ -9,6 +9,7 @@ import typer
 
 from deltaworks.cli import (
     batch,
+    connect,
     dead_letters,
     demo,
     dev,
@@ -37,9 +38,9 @@ EPILOG = """\
 Settings come from the environment (DELTAWORKS_HOME, DELTAWORKS_BOOTSTRAP and others): docs/operations.md.
 
 Exit codes: 0 done; 1 results differ or a check failed; 2 wrong usage; 65 a record failed and the pipeline's policy is
-to fail; 69 Kafka or Spark is not available; 70 unexpected error; 73 another driver runs this pipeline; 74 the disk is
-full; 75 conflict with somebody else's work (a replay of the same days, another deployment); 78 topology, settings,
-environment or checkpoint do not fit; 130 interrupted.
+to fail; 69 Kafka, Kafka Connect or Spark is not available; 70 unexpected error; 73 another driver runs this pipeline;
+74 the disk is full; 75 conflict with somebody else's work (a replay of the same days, another deployment); 78 topology,
+settings, environment or checkpoint do not fit; 130 interrupted.
 """
 
 app = typer.Typer(
@@ -83,6 +84,7 @@ _GROUPS = (
     recovery,
     rescale,
     schemas,
+    connect,
     tables,
     explain,
     erase,

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from deltaworks.batch.running import DayResult
     from deltaworks.catalogue.entries import Entry as Listed
     from deltaworks.catalogue.verdicts import Checked
+    from deltaworks.connect.answers import Offset
+    from deltaworks.connect.answers import Status as ConnectorStatus
+    from deltaworks.connect.checks import Problem
+    from deltaworks.connect.planning import Change as ConnectorChange
+    from deltaworks.connect.planning import Plan as ConnectorPlan
+    from deltaworks.connect.states import States
     from deltaworks.control.erasures import Erasure
     from deltaworks.control.incidents import Incident
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
@@ -857,6 +863,129 @@ class Resent(_Document, frozen=True, kw_only=True):
         )
 
 
+class SettingChanged(_Document, frozen=True, kw_only=True):
+    """A setting of a connector that the cluster and the project do not have alike. Secrets are masked."""
+
+    setting: str
+    before: str | None
+    """In the cluster; null: not there."""
+    after: str | None
+    """In the project; null: not there."""
+
+
+class ConnectorPlanned(_Document, frozen=True, kw_only=True):
+    """A connector of the project or of the cluster."""
+
+    name: str
+    change: str
+    """`new`, `changed`, `unchanged`, or `unknown`: only the cluster has it."""
+    settings: list[SettingChanged]
+
+    @classmethod
+    def of(cls, change: ConnectorChange) -> ConnectorPlanned:
+        settings = [SettingChanged._from(each) for each in change.settings]
+        return cls._from(change, change=change.kind, settings=settings)
+
+
+class ConnectorProblem(_Document, frozen=True, kw_only=True):
+    """What is wrong with a connector."""
+
+    connector: str
+    setting: str | None
+    """null: the connector as a whole."""
+    what: str
+
+    @classmethod
+    def of(cls, problem: Problem) -> ConnectorProblem:
+        return cls._from(problem)
+
+
+class ConnectorsPlanned(_Document, frozen=True, kw_only=True):
+    """`deltaworks connect plan --json`"""
+
+    url: str
+    connectors: list[ConnectorPlanned]
+    problems: list[ConnectorProblem]
+    """Why nothing can be applied."""
+    notes: list[ConnectorProblem]
+
+    @classmethod
+    def of(cls, plan: ConnectorPlan) -> ConnectorsPlanned:
+        return cls._from(
+            plan,
+            connectors=list(map(ConnectorPlanned.of, plan.changes)),
+            problems=list(map(ConnectorProblem.of, plan.problems)),
+            notes=list(map(ConnectorProblem.of, plan.notes)),
+        )
+
+
+class ConnectorTaskListed(_Document, frozen=True, kw_only=True):
+    """A task of a connector."""
+
+    id: int
+    state: str
+    """In the words of Kafka Connect: `RUNNING`, `FAILED`, `PAUSED`, `UNASSIGNED`, `RESTARTING`."""
+    worker: str
+    error: str | None
+    """The first line of what has ended it."""
+
+
+class ConnectorListed(_Document, frozen=True, kw_only=True):
+    """A connector of a cluster."""
+
+    name: str
+    type: str
+    """`source`, `sink`, or `unknown`."""
+    state: str
+    """As that of a task; also `STOPPED`."""
+    worker: str
+    error: str | None
+    tasks: list[ConnectorTaskListed]
+
+    @classmethod
+    def of(cls, status: ConnectorStatus) -> ConnectorListed:
+        from deltaworks.connect.states import first_line
+
+        own = status.connector
+        tasks = [
+            ConnectorTaskListed(id=task.id, state=task.state, worker=task.worker_id, error=first_line(task.trace))
+            for task in status.tasks
+        ]
+        return cls._from(status, state=own.state, worker=own.worker_id, error=first_line(own.trace), tasks=tasks)
+
+
+class Connectors(_Document, frozen=True, kw_only=True):
+    """`deltaworks connect status --json`"""
+
+    url: str
+    connectors: list[ConnectorListed]
+    total_tasks: int
+    failed_tasks: int
+
+    @classmethod
+    def of(cls, found: States) -> Connectors:
+        listed = list(map(ConnectorListed.of, found.connectors))
+        return cls._from(found, connectors=listed, total_tasks=len(found.tasks), failed_tasks=len(found.failed_tasks))
+
+
+class OffsetListed(_Document, frozen=True, kw_only=True):
+    """How far a connector is in one of its partitions, in its own words."""
+
+    partition: dict[str, Any]
+    offset: dict[str, Any] | None
+
+
+class ConnectorOffsets(_Document, frozen=True, kw_only=True):
+    """`deltaworks connect offsets NAME --json`"""
+
+    connector: str
+    offsets: list[OffsetListed]
+
+    @classmethod
+    def of(cls, name: str, found: Sequence[Offset]) -> ConnectorOffsets:
+        return cls(connector=name, offsets=[OffsetListed._from(each) for each in found])
+
+
 DOCUMENTS = (
     Tables,
     TableShown,
@@ -879,6 +1008,9 @@ DOCUMENTS = (
     Resent,
     Config,
     Doctor,
+    ConnectorsPlanned,
+    Connectors,
+    ConnectorOffsets,
 )
 
 

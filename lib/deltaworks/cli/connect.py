@@ -1,0 +1,344 @@
+"""The commands `connect`: connectors of Kafka Connect, as the files in `jobs/connectors` have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from deltaworks.cli.console import AsJson, Steps, out, print_json, print_table, require_agreement, shortened
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltaworks.connect.answers import Status
+    from deltaworks.connect.api import ConnectApi
+    from deltaworks.connect.checks import Problem
+    from deltaworks.connect.planning import Change, Plan
+
+_TEXT = 100
+_COLOR = {"RUNNING": "green", "FAILED": "red", "new": "green", "changed": "yellow", "unknown": "dim"}
+_ONLY_HERE = "only in the cluster: no file in jobs/connectors"
+
+Files = Annotated[
+    list[str] | None, typer.Argument(help="Connectors of the project: files in jobs/connectors; default: all.")
+]
+Names = Annotated[list[str] | None, typer.Argument(help="Connectors of the cluster; default: all.")]
+Chosen = Annotated[list[str], typer.Argument(help="Connectors of the cluster.")]
+Name = Annotated[str, typer.Argument(help="A connector of the cluster.")]
+AllowUndefined = Annotated[
+    bool,
+    typer.Option("--allow-undefined", help="Send settings that a class does not define, even if they look misspelt."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the commands."""
+    group = typer.Typer(help="Connectors of Kafka Connect, from files in jobs/connectors.", no_args_is_help=True)
+    for command in (validate, plan, apply, status, restart, pause, resume, stop, offsets, delete):
+        group.command()(command)
+    app.add_typer(group, name="connect", rich_help_panel="Pipelines")
+
+
+def validate(
+    names: Files = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no worker: only what the files show.")] = False,
+    allow_undefined: AllowUndefined = False,
+) -> None:
+    """Check connectors of the project: their files, and what a worker says of each setting. Changes nothing.
+
+    Exit code 78 if something is wrong.
+    """
+    from deltaworks.connect import planning, project
+
+    settings = Settings.from_environment()
+    connectors = project.load_all(settings, names or ())
+    if offline:
+        problems, notes = planning.validate(connectors, None)
+        where = ""
+    else:
+        with _api(settings) as api:
+            problems, notes = planning.validate(connectors, api, undefined=allow_undefined)
+            where = api.url
+    _show_notes(notes)
+    planning.require_none(problems, where)
+    if not connectors:
+        return _say_none(settings)
+    print_table(
+        "Connectors that fit",
+        ("connector", "class", "settings"),
+        ((name, each.class_, len(each.properties)) for name, each in connectors.items()),
+        right=("settings",),
+    )
+
+
+def plan(
+    names: Files = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit code 1 if applying would change something.")
+    ] = False,
+    allow_undefined: AllowUndefined = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what `apply` would change in the cluster, setting by setting; secrets are masked. Changes nothing.
+
+    Exit code 78 if a connector does not fit, 0 else; with --exit-code, 1 if something would change.
+    """
+    from deltaworks.cli import listings
+
+    settings = Settings.from_environment()
+    with _api(settings) as api:
+        planned = _planned(settings, api, names, allow_undefined)
+    if as_json:
+        print_json(listings.ConnectorsPlanned.of(planned))
+    else:
+        _show_plan(settings, planned)
+    planned.require_sound()
+    if exit_code and planned.pending:
+        raise typer.Exit(1)
+
+
+def apply(
+    names: Files = None,
+    wait: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait until what was applied runs.")
+    ] = 30.0,
+    allow_undefined: AllowUndefined = False,
+) -> None:
+    """Create and change connectors in the cluster as the project has them, once all checks have passed.
+
+    What only the cluster has stays; `delete` deletes it. Exit code 78 if a connector does not fit, and nothing was
+    changed; 1 if one of those that were applied, or a task of it, has failed.
+    """
+    from deltaworks.connect import planning, states
+
+    settings, steps = Settings.from_environment(), Steps()
+    with _api(settings) as api:
+        with steps.step("compare and validate") as report:
+            planned = _planned(settings, api, names, allow_undefined)
+            report(_summary(planned))
+        _show_plan(settings, planned)
+        planned.require_sound()
+        applied = [change.name for change in planned.pending]
+        if not applied:
+            return
+        planning.apply(planned, api, _show_applied)
+        if not wait:
+            return
+        with steps.step("wait until they run") as report:
+            found = states.wait(api, applied, wait, report)
+            report(states.in_words(found))
+    _show_failures(found.connectors)
+    if found.has_failures:
+        raise typer.Exit(1)
+
+
+def status(names: Names = None, as_json: AsJson = False) -> None:
+    """Show connectors and their tasks: state, worker, and why tasks have failed."""
+    from deltaworks.connect import states
+
+    with _api(Settings.from_environment()) as api:
+        found = states.look(api, names or ())
+    if as_json:
+        from deltaworks.cli import listings
+
+        return print_json(listings.Connectors.of(found))
+    print_table(
+        f"Connectors of {found.url}",
+        ("connector", "type", "task", "state", "worker", "error"),
+        (row for each in found.connectors for row in _state_rows(each)),
+        right=("task",),
+    )
+    out.print(
+        f"{len(found.connectors):,} connectors, {len(found.tasks):,} tasks, {len(found.failed_tasks):,} failed",
+        highlight=False,
+    )
+
+
+def restart(
+    names: Names = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only what has failed; without a name, of all connectors.")
+    ] = False,
+    task: Annotated[int | None, typer.Option(min=0, help="Only this task of the connector.")] = None,
+) -> None:
+    """Restart connectors with all their tasks, or only what has failed. Records that were read may come again."""
+    from deltaworks.connect import states
+
+    if not names and not failed:
+        raise ConfigurationError("Nothing says what to restart.", hint="name connectors, or give --failed")
+    if task is not None and (failed or len(names or ()) != 1):
+        raise ConfigurationError("--task is the task of one connector, and --failed is none.", hint="NAME --task 0")
+    with _api(Settings.from_environment()) as api:
+        there = states.look(api, names or ()).connectors
+        if task is not None:
+            api.restart_task(there[0].name, task)
+            return out.print(f"{there[0].name}: task {task} restarts", markup=False)
+        chosen = [each for each in there if not failed or states.has_failed(each)]
+        for each in chosen:
+            api.restart(each.name, only_failed=failed)
+            tasks = [str(task.id) for task in each.tasks if not failed or task.state == states.FAILED]
+            out.print(f"{each.name}: tasks {', '.join(tasks) or 'none'} restart", markup=False)
+    if not chosen:
+        out.print("nothing has failed")
+
+
+def pause(names: Chosen) -> None:
+    """Let connectors process nothing; their tasks keep what they hold, such as connections."""
+    _each(names, "paused", lambda api: api.pause)
+
+
+def resume(names: Chosen) -> None:
+    """Let connectors go on that are paused or stopped."""
+    _each(names, "resumed", lambda api: api.resume)
+
+
+def stop(names: Chosen) -> None:
+    """End the tasks of connectors, which stay with their settings and offsets; `resume` starts them again."""
+    _each(names, "stopped", lambda api: api.stop)
+
+
+def offsets(
+    name: Name,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget them; the connector has to be stopped.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a connector is, or forget it: then it begins again when it is resumed.
+
+    A source that begins again takes its snapshot anew; a sink reads its topics from the beginning, unless its
+    consumers are told otherwise.
+    """
+    from deltaworks.connect import states
+
+    if reset and as_json:
+        raise ConfigurationError("--reset and --json exclude each other.", hint="give one of them")
+    with _api(Settings.from_environment()) as api:
+        if reset:
+            states.require_stopped(api, name)
+        found = api.offsets(name)
+        if as_json:
+            from deltaworks.cli import listings
+
+            return print_json(listings.ConnectorOffsets.of(name, found))
+        print_table(
+            f"Offsets of {name}",
+            ("partition", "offset"),
+            ((_in_json(each.partition), _in_json(each.offset)) for each in found),
+        )
+        if not reset:
+            return
+        if not yes:
+            require_agreement("Forget them?", "forget these offsets", hint="--yes forgets them without asking")
+        api.reset_offsets(name)
+    out.print(f"{name} begins again: deltaworks connect resume {name}", markup=False, highlight=False)
+
+
+def delete(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+    """Delete a connector from the cluster. Its offsets stay: one of this name goes on where it was."""
+    from deltaworks.connect import project
+
+    settings = Settings.from_environment()
+    with _api(settings) as api:
+        api.require(name)
+        if not yes:
+            require_agreement(f"Delete {name}?", f"delete {name}", hint="--yes deletes it without asking")
+        api.delete(name)
+    out.print(f"{name} is deleted", markup=False, highlight=False)
+    if (file := project.files(settings).get(name)) is not None:
+        out.print(f"jobs/connectors/{file.name} is still there: `apply` makes it again", markup=False, highlight=False)
+
+
+def _api(settings: Settings) -> ConnectApi:
+    from deltaworks.connect.api import ConnectApi
+
+    return ConnectApi.of(settings)
+
+
+def _each(names: Sequence[str], done: str, method: Callable[[ConnectApi], Callable[[str], None]]) -> None:
+    with _api(Settings.from_environment()) as api:
+        api.require(*names)
+        for name in names:
+            method(api)(name)
+            out.print(f"{name} is {done}", markup=False, highlight=False)
+
+
+def _planned(settings: Settings, api: ConnectApi, names: list[str] | None, undefined: bool) -> Plan:
+    from deltaworks.connect import planning, project
+
+    connectors = project.load_all(settings, names or ())
+    return planning.plan(connectors, api, whole=not names, undefined=undefined)
+
+
+def _show_plan(settings: Settings, planned: Plan) -> None:
+    rows = [row for change in planned.changes for row in _change_rows(change)]
+    if not rows:
+        return _say_none(settings)
+    print_table(f"Connectors of {planned.url}", ("connector", "", "setting", "before", "after"), rows)
+    _show_notes(planned.notes)
+    if not planned.problems:
+        out.print(_summary(planned), highlight=False)
+
+
+def _change_rows(change: Change) -> list[tuple[object, ...]]:
+    kind = Text(change.kind, _COLOR.get(change.kind, ""))
+    if change.kind == "unknown":
+        return [(change.name, kind, _ONLY_HERE, "", "")]
+    if not change.settings:
+        return [(change.name, kind, "", "", "")]
+    rows = [(each.setting, each.before, each.after) for each in change.settings]
+    return [(change.name, kind, *rows[0]), *(("", "", *row) for row in rows[1:])]
+
+
+def _summary(planned: Plan) -> str:
+    kinds = [change.kind for change in planned.changes]
+    return f"{kinds.count('new'):,} new, {kinds.count('changed'):,} changed, {kinds.count('unchanged'):,} unchanged"
+
+
+def _say_none(settings: Settings) -> None:
+    from deltaworks.connect import project
+
+    out.print(f"no connectors in {project.folder(settings)}", markup=False, highlight=False)
+
+
+def _show_notes(notes: Sequence[Problem]) -> None:
+    for note in notes:
+        out.print(Text(f"note: {note}", "dim"))
+
+
+def _show_applied(change: Change) -> None:
+    out.print(f"{change.name} is {'created' if change.kind == 'new' else 'changed'}", markup=False, highlight=False)
+
+
+def _show_failures(found: Sequence[Status]) -> None:
+    from deltaworks.connect import states
+
+    for each in filter(states.has_failed, found):
+        for row in _state_rows(each):
+            if row[-1]:
+                out.print(Text(f"{each.name}: {row[-1]}", "red"))
+
+
+def _state_rows(status: Status) -> list[tuple[object, ...]]:
+    from deltaworks.connect.states import first_line
+
+    rows: list[tuple[object, ...]] = [
+        (status.name, status.type, "", _state(status.connector.state), status.connector.worker_id,
+         first_line(status.connector.trace) or "")
+    ]  # fmt: skip
+    return rows + [
+        ("", "", task.id, _state(task.state), task.worker_id, first_line(task.trace) or "") for task in status.tasks
+    ]
+
+
+def _state(state: str) -> Text:
+    return Text(state, _COLOR.get(state, "yellow"))
+
+
+def _in_json(value: object) -> str:
+    return shortened(json.dumps(value), _TEXT)

@@ -1,0 +1,46 @@
+"""Connectors of Kafka Connect as files of a project: what each is, what would change, and what its tasks do.
+
+```py
+# jobs/connectors/orders_cdc.py
+from deltaworks.connect import DebeziumPostgres
+
+connector = DebeziumPostgres(
+    name="orders_cdc",
+    hostname="db.example.com",
+    user="cdc",
+    password={"env": "CDC_PASSWORD"},
+    dbname="shop",
+    topic_prefix="shop",
+    tables=["public.orders"],
+)
+```
+
+`connector.py` is the connector, `debezium.py`, `jdbc.py` and `file_streams.py` make ones of common classes, and
+`secrets.py` says what is a secret and how it is referred to. `project.py` finds and loads the files. `checks.py` needs
+no worker; `validation.py` asks one. `planning.py` compares files with the cluster and applies them; `states.py` is what
+connectors and tasks do now. `api.py` is the client of Connect's REST interface, `answers.py` what that says. Nothing
+here prints.
+"""
+
+from deltaworks.connect.connector import Connector
+from deltaworks.connect.debezium import (
+    CaptureOptions,
+    DebeziumMariaDb,
+    DebeziumMongoDb,
+    DebeziumMySql,
+    DebeziumPostgres,
+)
+from deltaworks.connect.file_streams import FileSink, FileSource
+from deltaworks.connect.jdbc import JdbcSink
+
+__all__ = [
+    "CaptureOptions",
+    "Connector",
+    "DebeziumMariaDb",
+    "DebeziumMongoDb",
+    "DebeziumMySql",
+    "DebeziumPostgres",
+    "FileSink",
+    "FileSource",
+    "JdbcSink",
+]

@@ -1,0 +1,55 @@
+"""Kafka's connectors of files, line by line: for trying out, and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from deltaworks.connect.connector import Connector, Value
+from deltaworks.connect.options import STRING_CONVERTER, given, listed
+from deltaworks.errors import ConfigurationError
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
+
+
+def FileSource(
+    *,
+    name: str,
+    file: str,
+    topic: str,
+    batch_size: int | None = None,
+    config: Mapping[str, Value] | None = None,
+) -> Connector:
+    """A connector that writes each line of a file to a topic, as text, and waits for more lines.
+
+    Args:
+        name: of the connector and of its file in `jobs/connectors`.
+        file: its path on the worker.
+        topic: where lines go.
+        batch_size: lines that are handed on together, at most.
+        config: further settings, which win over what the arguments say.
+
+    Raises:
+        ConfigurationError: a value cannot be used.
+    """
+    own = {"file": file, "topic": topic, "batch.size": batch_size, "value.converter": STRING_CONVERTER}
+    return Connector(name=name, class_=FILE_SOURCE, config={**given(own), **(config or {})})
+
+
+def FileSink(*, name: str, file: str, topics: Iterable[str], config: Mapping[str, Value] | None = None) -> Connector:
+    """A connector that appends the value of each record to a file, as text.
+
+    Args:
+        name: of the connector and of its file in `jobs/connectors`.
+        file: its path on the worker.
+        topics: those that it reads.
+        config: further settings, which win over what the arguments say.
+
+    Raises:
+        ConfigurationError: a value cannot be used, or there is no topic.
+    """
+    names = listed(topics)
+    if names is None:
+        raise ConfigurationError(f"Connector '{name}' reads no topic.", hint='topics=["orders"]')
+    own = {"file": file, "topics": names, "value.converter": STRING_CONVERTER}
+    return Connector(name=name, class_=FILE_SINK, config={**own, **(config or {})})

@@ -1,0 +1,40 @@
+"""What functions that make connectors have in common: values of settings, and names of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import timedelta
+
+from deltaworks.connect.connector import Value
+from deltaworks.names import hint_of
+
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
+
+
+def given(settings: Mapping[str, Value | None]) -> dict[str, Value]:
+    """The settings that have a value."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def listed(items: Iterable[str] | None) -> str | None:
+    """Several items as Connect has them; None: there are none.
+
+    Raises:
+        TypeError: one text was given instead of a list.
+    """
+    if isinstance(items, str):
+        raise TypeError(f"expected a list of texts, but got {items!r}: write [{items!r}]")
+    return ",".join(items or ()) or None
+
+
+def milliseconds(duration: timedelta | None) -> int | None:
+    """A duration as settings that end with `.ms` have it."""
+    return None if duration is None else round(duration / timedelta(milliseconds=1))
+
+
+def require_known(names: Iterable[str], known: Collection[str], function: str) -> None:
+    """Raises `TypeError` for an argument that a function does not take, with what may have been meant."""
+    for name in names:
+        if name not in known:
+            raise TypeError(f"{function}() has no argument {name!r}: {hint_of(name, known, 'it takes')}")

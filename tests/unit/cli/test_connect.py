@@ -1,0 +1,264 @@
+"""The commands `connect`, in a project with two connectors, against a worker in a thread."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from deltaworks import exits
+from deltaworks.cli import app as cli
+from deltaworks.cli import listings
+from deltaworks.config import Values
+from deltaworks.connect import states
+from tests.support.fake_connect import FILE_SOURCE, POSTGRES, FakeConnect, Refused, fake_connect
+
+CDC = """\
+from deltaworks.connect import DebeziumPostgres
+
+connector = DebeziumPostgres(
+    name="orders_cdc",
+    hostname="db",
+    user="cdc",
+    password={"env": "CDC_PASSWORD"},
+    dbname="shop",
+    topic_prefix="shop",
+    tables=["public.orders"],
+)
+"""
+LINES = {"connector.class": FILE_SOURCE, "tasks.max": "1", "file": "/data/lines.txt", "topic": "lines"}
+TRACE = "org.apache.kafka.connect.errors.ConnectException: the file is gone\n\tat org.example.Task.poll\n"
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeConnect]:
+    folder = tmp_path / "jobs" / "connectors"
+    folder.mkdir(parents=True)
+    (folder / "orders_cdc.py").write_text(CDC)
+    (folder / "lines.json").write_text(json.dumps({"name": "lines", "config": LINES}))
+    monkeypatch.setenv("DELTAWORKS_PROJECT", str(tmp_path))
+    monkeypatch.setenv("DELTAWORKS_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [each for each in sys.modules if each.split(".")[0] == "jobs"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(states, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(states, "_ASK_S", 0.02)
+    with fake_connect() as made:
+        table = Values.table
+        monkeypatch.setattr(
+            Values,
+            "table",
+            lambda self, kind, pipeline="": {"url": made.url} if kind == "connect" else table(self, kind, pipeline),
+        )
+        yield made
+
+
+@pytest.fixture
+def call(fake: FakeConnect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    def called(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["deltaworks", "connect", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        shown = capsys.readouterr()
+        return int(ended.value.code or 0), shown.out, shown.err
+
+    return called
+
+
+def test_a_plan_shows_what_would_change_and_changes_nothing(fake: FakeConnect, call: Call) -> None:
+    fake.add("lines", {**LINES, "topic": "old"})
+    fake.add("theirs", {"connector.class": POSTGRES})
+
+    code, shown, _ = call("plan")
+
+    assert code == exits.OK
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["lines", "changed", "topic", "old", "lines"] in rows
+    assert ["orders_cdc", "new", "connector.class", POSTGRES] in rows
+    assert ["database.password", "${env:CDC_PASSWORD}"] in rows
+    assert any(row[:2] == ["theirs", "unknown"] for row in rows)
+    assert "1 new, 1 changed, 0 unchanged" in shown
+    assert fake.changes == []
+    assert call("plan", "--exit-code")[0] == 1
+    assert call("apply", "--wait", "0")[0] == exits.OK
+    assert call("plan", "--exit-code")[0] == exits.OK
+    assert "theirs" in fake.connectors
+
+
+def test_a_plan_for_scripts(fake: FakeConnect, call: Call) -> None:
+    fake.errors = {"file": ["The file is not there"]}
+
+    code, printed, told = call("plan", "--json")
+
+    listed = msgspec.json.decode(printed, type=listings.ConnectorsPlanned)
+    assert code == exits.CONFIG and "The file is not there" in told
+    assert {each.name: each.change for each in listed.connectors} == {"lines": "new", "orders_cdc": "new"}
+    assert [(each.connector, each.setting, each.what) for each in listed.problems] == [
+        ("lines", "file", "The file is not there")
+    ]
+
+
+def test_apply_creates_and_waits(fake: FakeConnect, call: Call) -> None:
+    code, shown, _ = call("apply")
+
+    assert code == exits.OK, shown
+    assert set(fake.connectors) == {"lines", "orders_cdc"}
+    assert "lines is created" in shown and "2 of 2 tasks run, 0 have failed" in shown
+    assert fake.connectors["orders_cdc"].config["database.password"] == "${env:CDC_PASSWORD}"
+    code, shown, _ = call("apply")
+    assert (code, len(fake.changes)) == (exits.OK, 2)
+    assert "0 new, 0 changed, 2 unchanged" in shown
+
+
+def test_apply_of_some(fake: FakeConnect, call: Call) -> None:
+    assert call("apply", "lines")[0] == exits.OK
+    assert set(fake.connectors) == {"lines"}
+
+
+def test_nothing_is_applied_if_one_does_not_fit(fake: FakeConnect, call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "jobs/connectors/lines.json"
+    file.write_text(json.dumps({**LINES, "batch.siz": 7}))
+
+    code, _, told = call("apply")
+
+    assert (code, fake.changes) == (exits.CONFIG, [])
+    assert "lines: batch.siz: the class defines no such setting; did you mean 'batch.size'?" in told
+    assert "--allow-undefined" in told
+    assert call("apply", "--allow-undefined")[0] == exits.OK
+
+
+def test_apply_says_what_it_has_done_before_it_failed(fake: FakeConnect, call: Call) -> None:
+    def before_put() -> None:
+        if "lines" in fake.connectors:
+            raise Refused(400, "not this one")
+
+    fake.before_put = before_put
+
+    code, shown, told = call("apply")
+
+    assert code == exits.CONFIG and list(fake.connectors) == ["lines"]
+    assert "lines is created" in shown and "answers 400 to PUT /connectors/orders_cdc/config: not this one" in told
+
+
+def test_apply_says_what_has_failed(fake: FakeConnect, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = fake.add
+
+    def failing(name: str, config: dict[str, str], tasks: int = 1) -> None:
+        add(name, config, tasks)
+        fake.fail(name, 0, TRACE)
+
+    monkeypatch.setattr(fake, "add", failing)
+
+    code, shown, _ = call("apply", "lines")
+
+    assert code == 1
+    assert "lines: org.apache.kafka.connect.errors.ConnectException: the file is gone" in shown
+
+
+def test_validate_with_a_worker_and_without(fake: FakeConnect, call: Call) -> None:
+    code, shown, _ = call("validate")
+    assert code == exits.OK and "orders_cdc" in shown and FILE_SOURCE in shown
+    fake.errors = {"file": ["The file is not there"]}
+    code, _, told = call("validate")
+    assert code == exits.CONFIG and "lines: file: The file is not there" in told
+    asked = len(fake.requests)
+    assert call("validate", "--offline")[0] == exits.OK
+    assert len(fake.requests) == asked and fake.changes == []
+
+
+def test_status(fake: FakeConnect, call: Call) -> None:
+    fake.add("lines", LINES, tasks=2)
+    fake.add("orders_cdc", {"connector.class": POSTGRES})
+    fake.fail("lines", 1, TRACE)
+
+    code, shown, _ = call("status")
+    printed = msgspec.json.decode(call("status", "--json")[1], type=listings.Connectors)
+    one = msgspec.json.decode(call("status", "orders_cdc", "--json")[1], type=listings.Connectors)
+
+    assert code == exits.OK
+    assert "2 connectors, 3 tasks, 1 failed" in shown
+    assert "FAILED" in shown and "the file is gone" in shown and "Task.poll" not in shown
+    assert (printed.total_tasks, printed.failed_tasks) == (3, 1)
+    assert printed.connectors[0].tasks[1].error == TRACE.splitlines()[0]
+    assert printed.connectors[0].worker == "127.0.0.1:8083"
+    assert [each.name for each in one.connectors] == ["orders_cdc"]
+    assert "did you mean 'lines'?" in call("status", "line")[2]
+
+
+def test_restart_of_all_of_what_has_failed_and_of_a_task(fake: FakeConnect, call: Call) -> None:
+    fake.add("lines", LINES, tasks=3)
+    fake.add("other", LINES)
+    fake.fail("lines", 1, TRACE)
+
+    assert "lines: tasks 1 restart" in call("restart", "--failed")[1]
+    assert [path for _, path in fake.changes] == ["/connectors/lines/restart?includeTasks=true&onlyFailed=true"]
+    assert fake.connectors["lines"].tasks[1]["state"] == "RUNNING"
+    assert "nothing has failed" in call("restart", "--failed")[1]
+    assert "lines: tasks 0, 1, 2 restart" in call("restart", "lines")[1]
+    assert fake.changes[-1][1].endswith("onlyFailed=false")
+    assert "task 2 restarts" in call("restart", "lines", "--task", "2")[1]
+    assert fake.changes[-1][1] == "/connectors/lines/tasks/2/restart"
+    assert call("restart")[0] == exits.CONFIG
+    assert call("restart", "lines", "other", "--task", "1")[0] == exits.CONFIG
+
+
+def test_pause_stop_and_resume(fake: FakeConnect, call: Call) -> None:
+    fake.add("lines", LINES)
+    fake.add("other", LINES)
+
+    for command, state in (("pause", "PAUSED"), ("stop", "STOPPED"), ("resume", "RUNNING")):
+        assert call(command, "lines", "other")[0] == exits.OK
+        assert {each.state for each in fake.connectors.values()} == {state}
+    before = len(fake.changes)
+    code, _, told = call("pause", "lines", "othr")
+    assert (code, len(fake.changes)) == (exits.CONFIG, before) and "did you mean 'other'?" in told
+
+
+def test_offsets_are_shown_and_forgotten(fake: FakeConnect, call: Call) -> None:
+    fake.add("lines", LINES).offsets = [{"partition": {"filename": "/data/lines.txt"}, "offset": {"position": 30}}]
+
+    assert '{"position": 30}' in call("offsets", "lines")[1]
+    printed = msgspec.json.decode(call("offsets", "lines", "--json")[1], type=listings.ConnectorOffsets)
+    assert printed.offsets[0].offset == {"position": 30}
+    code, _, told = call("offsets", "lines", "--reset", "--yes")
+    assert code == exits.CONFIG and "deltaworks connect stop lines" in told
+    call("stop", "lines")
+    code, _, told = call("offsets", "lines", "--reset")
+    assert code == exits.CONFIG and "--yes forgets them without asking" in told
+    assert fake.connectors["lines"].offsets != []
+    assert call("offsets", "lines", "--reset", "--yes")[0] == exits.OK
+    assert fake.connectors["lines"].offsets == []
+    assert call("offsets", "lines", "--reset", "--json")[0] == exits.CONFIG
+
+
+def test_delete_asks_first(fake: FakeConnect, call: Call) -> None:
+    fake.add("lines", LINES)
+    fake.add("theirs", LINES)
+
+    code, _, told = call("delete", "lines")
+    assert code == exits.CONFIG and "--yes deletes it without asking" in told
+    assert "jobs/connectors/lines.json is still there" in call("delete", "lines", "--yes")[1]
+    assert "still there" not in call("delete", "theirs", "--yes")[1]
+    assert fake.connectors == {}
+    assert call("delete", "lines", "--yes")[0] == exits.CONFIG
+
+
+def test_no_worker_and_no_address(
+    fake: FakeConnect, call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake.next = [(500, "Request timed out")]
+    code, _, told = call("status")
+    assert code == exits.UNAVAILABLE and "Request timed out" in told
+    monkeypatch.setattr(Values, "table", lambda self, kind, pipeline="": {})
+    code, _, told = call("plan")
+    assert code == exits.CONFIG and "[connect] with url" in told
+    for file in (tmp_path / "jobs/connectors").glob("*.*"):
+        file.unlink()
+    assert "no connectors in" in call("validate", "--offline")[1]
