@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import httpx
@@ -25,7 +25,6 @@ from deltaworks.names import hint_of
 from deltaworks.settings import Settings
 
 T = TypeVar("T")
-_TABLE: Any = "connect"
 _NOT_FOUND, _NO_METHOD, _CONFLICT, _SERVER = 404, 405, 409, 500
 _REFUSED = (401, 403)
 _LONGEST = 1000
@@ -87,7 +86,7 @@ class ConnectApi:
         Raises:
             ConfigurationError: neither says where a worker is, or a secret is not there.
         """
-        table = settings.values.table(_TABLE)
+        table = settings.values.table("connect")
         found = {name: each.read() if isinstance(each, Reference) else each for name, each in table.items()}
         if "url" not in found:
             raise ConfigurationError(
