@@ -106,13 +106,17 @@ class Run:
         self.flow.register(version)
         registry = psutil.Process(next(each.pid for each in status(self.settings) if each.name == REGISTRY))
         registry.suspend()
-        self.flow.versions.append(version)
-        log, before = self.work / "driver.log", (self.work / "driver.log").stat().st_size
-        self.stream.until(
-            lambda: b"does not answer when asked for schema" in log.read_bytes()[before:], _WAIT_S, "nobody asks for it"
-        )
-        registry.kill()
-        self.kills["registry"] += 1
+        try:
+            self.flow.versions.append(version)
+            log, before = self.work / "driver.log", (self.work / "driver.log").stat().st_size
+            self.stream.until(
+                lambda: b"does not answer when asked for schema" in log.read_bytes()[before:],
+                _WAIT_S,
+                "nobody asks for it",
+            )
+        finally:  # producers wait for it, too
+            registry.kill()
+            self.kills["registry"] += 1
         await_restart(self.settings, REGISTRY, registry.pid)
 
     def judge(self, name: str, version: int) -> None:
