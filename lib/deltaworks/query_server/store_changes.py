@@ -51,7 +51,10 @@ class Batches(Watched):
 
     def behind(self, place: Place | None, only: OneKey | None = None) -> list[Changes[Any]]:
         """Those with events behind a place; None: the last one. With a key, only its rows are left."""
-        found = list(self.remembered)[-1:] if place is None else self.remembered
+        if place is None:
+            found = list(self.remembered)[-1:]
+        else:
+            found = [each for each in self.remembered if each.as_of.batch >= place[0]]
         selected = found if only is None else (_rows_of(each, only) for each in found)
         return [each for each in selected if place is None or _last(each) > place]
 
