@@ -1,7 +1,8 @@
 """Which values of one Avro schema can be read with another, by Avro's rules of schema resolution, in words.
 
-Two rules are stricter than Avro's. A logical type is never dropped nor added, because a field of a Python type would
-get a value of another; a union is read only if all its branches can be, so that no record fails later.
+Three rules are stricter than Avro's. A logical type is never dropped nor added, because a field of a Python type would
+get a value of another; a union is read only if all its branches can be, and an enum only if all its symbols can be, so
+that no record fails later.
 """
 
 from __future__ import annotations
