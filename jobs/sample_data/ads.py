@@ -7,7 +7,6 @@ Kafka, which differs.
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from types import EllipsisType
 from typing import Any
 
 from deltaworks.testing.sample_data import SampleRecord, as_iso, as_json
-from jobs.sample_data.kafka import HOUR, MINUTE, PARTITIONS, SECOND
+from jobs.sample_data.kafka import HOUR, MINUTE, SECOND, Outbox
 
 MAIN_TOPIC = "ads-impressions"
 CLICKS_TOPIC = "ads-clicks"
@@ -112,8 +111,7 @@ class _Server:
     def __init__(self, random: random.Random) -> None:
         self._random = random
         self._now = START_MS
-        self._outbox: list[tuple[int, int, SampleRecord]] = []
-        self._sent = 0
+        self._outbox = Outbox()
         self._shown = 0
         self._clicked = 0
         self._campaigns = [f"spring-{n:02}" for n in range(14)]
@@ -131,8 +129,7 @@ class _Server:
                 if self._random.random() < 0.6:
                     self._click(shown, self._random.randrange(SECOND, 4 * MINUTE))
             self._make(trouble)
-            while self._outbox and self._outbox[0][0] <= self._now:
-                yield heapq.heappop(self._outbox)[2]
+            yield from self._outbox.due(self._now)
 
     def _make(self, trouble: Kind) -> None:
         if trouble.value.startswith("campaigns"):
@@ -317,11 +314,7 @@ class _Server:
     def _deliver(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, kind: Kind, delay_ms: int = 0
     ) -> SampleRecord:
-        self._sent += 1
-        partition = self._sent % PARTITIONS if key is None else None
-        record = SampleRecord(topic, partition, key, value, timestamp_ms, kind)
-        heapq.heappush(self._outbox, (timestamp_ms + delay_ms, self._sent, record))
-        return record
+        return self._outbox.send(topic, key, value, timestamp_ms, kind, arrives_ms=timestamp_ms + delay_ms)
 
 
 def _campaign(name: str, advertiser: Any, budget: str) -> dict[str, Any]:

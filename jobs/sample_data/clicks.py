@@ -7,7 +7,6 @@ they reach Kafka, which differs.
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from types import EllipsisType
 from typing import Any
 
 from deltaworks.testing.sample_data import SampleRecord, as_json
-from jobs.sample_data.kafka import DAY, MINUTE, PARTITIONS, SECOND
+from jobs.sample_data.kafka import DAY, MINUTE, SECOND, Outbox
 
 MAIN_TOPIC = "page-clicks"
 START_MS = int(datetime(2026, 3, 1, 22, 30, tzinfo=UTC).timestamp() * 1000)
@@ -73,8 +72,7 @@ class _Site:
     def __init__(self, random: random.Random) -> None:
         self._random = random
         self._now = START_MS
-        self._outbox: list[tuple[int, int, SampleRecord]] = []
-        self._sent = 0
+        self._outbox = Outbox()
         self._turn = 0
         self._users = [f"u-{n:03}" for n in range(240)]
         self._shares = list(accumulate(1 / (rank + 2) for rank in range(240)))
@@ -94,8 +92,7 @@ class _Site:
                 for minutes in (-9, 4, 17):
                     self._click(f"m-{midnight // DAY % 3}", Kind.MIDNIGHT, at=midnight + minutes * MINUTE)
                 midnight += DAY
-            while self._outbox and self._outbox[0][0] <= self._now:
-                yield heapq.heappop(self._outbox)[2]
+            yield from self._outbox.due(self._now)
 
     def _anyone(self) -> str:
         return self._random.choices(self._users, cum_weights=self._shares)[0]
@@ -192,7 +189,7 @@ class _Site:
     ) -> SampleRecord:
         """A click with an event time of `at` (now), delivered `delay_ms` after it (within three seconds)."""
         page = self._random.choices(PAGES, cum_weights=self._popular)[0]
-        click = {"request_id": f"r-{self._sent:07}", "page": page, "user_id": user} | fields
+        click = {"request_id": f"r-{self._outbox.sent:07}", "page": page, "user_id": user} | fields
         key = str(click["page"] or page).encode() if isinstance(key, EllipsisType) else key
         if without is not None:
             del click[without]
@@ -202,8 +199,4 @@ class _Site:
     def _deliver(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int, kind: Kind, delay_ms: int
     ) -> SampleRecord:
-        self._sent += 1
-        partition = self._sent % PARTITIONS if key is None else None
-        record = SampleRecord(MAIN_TOPIC, partition, key, value, timestamp_ms, kind)
-        heapq.heappush(self._outbox, (timestamp_ms + delay_ms, self._sent, record))
-        return record
+        return self._outbox.send(MAIN_TOPIC, key, value, timestamp_ms, kind, arrives_ms=timestamp_ms + delay_ms)

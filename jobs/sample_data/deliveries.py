@@ -12,7 +12,6 @@ in hosts that run in one process. The same registry gives the same bytes.
 
 from __future__ import annotations
 
-import heapq
 import io
 import json
 import random
@@ -29,7 +28,7 @@ import fastavro
 from deltaworks.serdes.schemas import OF_THIS_PROCESS, Schemas, WriterSchema
 from deltaworks.serdes.schemas import Kind as Format
 from deltaworks.testing.sample_data import SampleRecord, as_json
-from jobs.sample_data.kafka import HOUR, MINUTE, PARTITIONS, SECOND
+from jobs.sample_data.kafka import HOUR, MINUTE, SECOND, Outbox
 
 MAIN_TOPIC = "deliveries-scans"
 SUBJECT = f"{MAIN_TOPIC}-value"
@@ -59,24 +58,16 @@ def _status(*more: str) -> dict[str, Any]:
     return {"type": "enum", "name": "Status", "symbols": [*STATES, *more]}
 
 
-OLD = _record(
-    "Scan",
+_FIRST = (
     ("scan_id", "string"),
     ("carrier", "string"),
     ("status", _status()),
     ("scanned_at", _MILLIS),
     ("destination", _record("Address", *_PLACE)),
 )
+OLD = _record("Scan", *_FIRST)
 """The first version: nobody had thought of fees."""
-CURRENT = _record(
-    "Scan",
-    ("scan_id", "string"),
-    ("carrier", "string"),
-    ("status", _status()),
-    ("scanned_at", _MILLIS),
-    ("destination", _record("Address", *_PLACE)),
-    ("fee", _EUROS, "\u0000"),
-)
+CURRENT = _record("Scan", *_FIRST, ("fee", _EUROS, "\u0000"))
 """The version that the job was made for."""
 NEWER = _record(
     "Scan",
@@ -187,8 +178,7 @@ class _Depot:
         self._random = random
         self._ids = ids
         self._now = START_MS
-        self._outbox: list[tuple[int, int, SampleRecord]] = []
-        self._sent = 0
+        self._outbox = Outbox()
         self._shares = list(accumulate(1 / (rank + 1) for rank in range(400)))
         """Some parcels are scanned again and again: some tasks get far more than others."""
 
@@ -198,8 +188,7 @@ class _Depot:
                 self._now += 1 + int(self._random.expovariate(1 / (20 * SECOND)))
                 self._scan()
             self._make(trouble)
-            while self._outbox and self._outbox[0][0] <= self._now:
-                yield heapq.heappop(self._outbox)[2]
+            yield from self._outbox.due(self._now)
 
     def _parcel(self) -> bytes:
         return b"p-%05d" % self._random.choices(range(400), cum_weights=self._shares)[0]
@@ -240,7 +229,9 @@ class _Depot:
             case Kind.WITHOUT_ID:
                 self._scan(trouble, raw=lambda whole: whole[5:])
             case Kind.JSON:
-                self._scan(trouble, raw=lambda _: as_json({"scan_id": f"s-{self._sent:07}", "status": "delivered"}))
+                self._scan(
+                    trouble, raw=lambda _: as_json({"scan_id": f"s-{self._outbox.sent:07}", "status": "delivered"})
+                )
             case Kind.CUT_SHORT:
                 self._scan(trouble, raw=lambda whole: whole[: self._random.randrange(5, len(whole))])
             case Kind.CUT_IN_ID:
@@ -292,7 +283,7 @@ class _Depot:
         at = self._now if at is None else at
         country, city = self._random.choice(CITIES)
         scan = {
-            "scan_id": f"s-{self._sent:07}",
+            "scan_id": f"s-{self._outbox.sent:07}",
             "carrier": CARRIERS[carrier],
             "status": self._random.choices(STATES, [3, 5, 4, 1])[0],
             "scanned_at": datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at),
@@ -310,8 +301,4 @@ class _Depot:
     def _deliver(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int, kind: Kind, delay_ms: int
     ) -> SampleRecord:
-        self._sent += 1
-        partition = self._sent % PARTITIONS if key is None else None
-        record = SampleRecord(MAIN_TOPIC, partition, key, value, timestamp_ms, kind)
-        heapq.heappush(self._outbox, (timestamp_ms + delay_ms, self._sent, record))
-        return record
+        return self._outbox.send(MAIN_TOPIC, key, value, timestamp_ms, kind, arrives_ms=timestamp_ms + delay_ms)

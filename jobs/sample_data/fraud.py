@@ -7,7 +7,6 @@ yielded in the order in which they reach Kafka, which differs.
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from types import EllipsisType
 from typing import Any
 
 from deltaworks.testing.sample_data import SampleRecord, as_json
-from jobs.sample_data.kafka import DAY, HOUR, MINUTE, PARTITIONS, SECOND
+from jobs.sample_data.kafka import DAY, HOUR, MINUTE, SECOND, Outbox
 
 MAIN_TOPIC = "payments"
 START_MS = int(datetime(2026, 3, 1, 22, 30, tzinfo=UTC).timestamp() * 1000)
@@ -87,8 +86,7 @@ class _Payments:
     def __init__(self, random: random.Random) -> None:
         self._random = random
         self._now = START_MS
-        self._outbox: list[tuple[int, int, SampleRecord]] = []
-        self._sent = 0
+        self._outbox = Outbox()
         self._users = [f"u-{n:03}" for n in range(240)]
         self._shares = list(accumulate(1 / (rank + 2) for rank in range(240)))
         """A few users pay most of the time: some partitions get far more than others."""
@@ -103,8 +101,7 @@ class _Payments:
                 self._now += 1 + int(self._random.expovariate(1 / (260 * SECOND)))
                 self._pay(self._anyone())
             self._make(trouble)
-            while self._outbox and self._outbox[0][0] <= self._now:
-                yield heapq.heappop(self._outbox)[2]
+            yield from self._outbox.due(self._now)
 
     def _anyone(self) -> str:
         return self._random.choices(self._users, cum_weights=self._shares)[0]
@@ -244,7 +241,7 @@ class _Payments:
     ) -> SampleRecord:
         """A payment of `user` with an event time of `at` (now), sent at `delivered` (within three seconds)."""
         payment = {
-            "payment_id": f"p-{self._sent:07}",
+            "payment_id": f"p-{self._outbox.sent:07}",
             "amount": f"{self._random.randrange(4_000, 12_000) / 100:.2f}",
             "country": self._home(user),
         } | fields
@@ -257,8 +254,4 @@ class _Payments:
     def _deliver(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int, kind: Kind, delay_ms: int = 0
     ) -> SampleRecord:
-        self._sent += 1
-        partition = self._sent % PARTITIONS if key is None else None
-        record = SampleRecord(MAIN_TOPIC, partition, key, value, timestamp_ms, kind)
-        heapq.heappush(self._outbox, (self._now + delay_ms, self._sent, record))
-        return record
+        return self._outbox.send(MAIN_TOPIC, key, value, timestamp_ms, kind, arrives_ms=self._now + delay_ms)

@@ -7,7 +7,6 @@ which differs.
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from types import EllipsisType
 from typing import Any
 
 from deltaworks.testing.sample_data import SampleRecord, as_iso, as_json
-from jobs.sample_data.kafka import HOUR, MINUTE, PARTITIONS, SECOND
+from jobs.sample_data.kafka import HOUR, MINUTE, SECOND, Outbox
 
 MAIN_TOPIC = "inventory-orders"
 MOVEMENTS_TOPIC = "inventory-movements"
@@ -92,8 +91,7 @@ class _Stores:
     def __init__(self, random: random.Random) -> None:
         self._random = random
         self._now = START_MS
-        self._outbox: list[tuple[int, int, SampleRecord]] = []
-        self._sent = 0
+        self._outbox = Outbox()
         self._orders = 0
         self._shelves = list(product(STORES, ITEMS))
         self._stock: Counter[_Shelf] = Counter()
@@ -110,8 +108,7 @@ class _Stores:
                 self._pass_time()
                 self._order(self._anything())
             self._make(trouble)
-            while self._outbox and self._outbox[0][0] <= self._now:
-                yield heapq.heappop(self._outbox)[2]
+            yield from self._outbox.due(self._now)
 
     def _pass_time(self) -> None:
         self._now += 1 + int(self._random.expovariate(1 / (2 * MINUTE)))
@@ -247,11 +244,7 @@ class _Stores:
     def _deliver(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, kind: Kind, delay_ms: int = 0
     ) -> SampleRecord:
-        self._sent += 1
-        partition = self._sent % PARTITIONS if key is None else None
-        record = SampleRecord(topic, partition, key, value, timestamp_ms, kind)
-        heapq.heappush(self._outbox, (self._now + delay_ms, self._sent, record))
-        return record
+        return self._outbox.send(topic, key, value, timestamp_ms, kind, arrives_ms=self._now + delay_ms)
 
 
 def _movement(what: str, shelf: _Shelf, pieces: int, at: int) -> dict[str, Any]:

@@ -7,7 +7,6 @@ they reach Kafka, which differs.
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from types import EllipsisType
 from typing import Any
 
 from deltaworks.testing.sample_data import SampleRecord, as_iso, as_json
-from jobs.sample_data.kafka import MINUTE, PARTITIONS, SECOND
+from jobs.sample_data.kafka import MINUTE, SECOND, Outbox
 
 MAIN_TOPIC = "pos"
 START_MS = int(datetime(2026, 3, 1, 9, 0, tzinfo=UTC).timestamp() * 1000)
@@ -115,8 +114,7 @@ class _Shop:
     def __init__(self, random: random.Random) -> None:
         self._random = random
         self._now = START_MS
-        self._outbox: list[tuple[int, int, SampleRecord]] = []
-        self._sent = 0
+        self._outbox = Outbox()
         self._number = ""
         """Number of the last invoice."""
         self._best: list[SampleRecord] = []
@@ -129,8 +127,7 @@ class _Shop:
             for _ in range(7):
                 self._invoice()
             self._make(trouble)
-            while self._outbox and self._outbox[0][0] <= self._now:
-                yield heapq.heappop(self._outbox)[2]
+            yield from self._outbox.due(self._now)
 
     def _make(self, trouble: Kind) -> None:
         match trouble:
@@ -218,7 +215,7 @@ class _Shop:
         """
         self._now += 1 + int(self._random.expovariate(1 / (10 * SECOND)))
         customer = self._anyone() if customer is None else customer
-        self._number = f"{51_000_000 + self._sent}"
+        self._number = f"{51_000_000 + self._outbox.sent}"
         chosen = self._random.sample(THINGS, self._random.randint(1, 3) if things is None else things)
         items = [(thing, sign * self._random.randint(1, 4)) for thing in chosen]
         cents = sum(thing[2] * pieces for thing, pieces in items)
@@ -256,12 +253,7 @@ class _Shop:
     def _deliver(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int, kind: Kind, delay_ms: int
     ) -> SampleRecord:
-        self._sent += 1
-        record = SampleRecord(
-            MAIN_TOPIC, self._sent % PARTITIONS if key is None else None, key, value, timestamp_ms, kind
-        )
-        heapq.heappush(self._outbox, (self._now + delay_ms, self._sent, record))
-        return record
+        return self._outbox.send(MAIN_TOPIC, key, value, timestamp_ms, kind, arrives_ms=self._now + delay_ms)
 
     def _anyone(self) -> int:
         return self._random.choices(range(CUSTOMERS), cum_weights=self._shares)[0]

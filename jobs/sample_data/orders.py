@@ -7,7 +7,6 @@ Kafka, which differs.
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from types import EllipsisType
 from typing import Any
 
 from deltaworks.testing.sample_data import SampleRecord, as_iso, as_json
-from jobs.sample_data.kafka import DAY, MINUTE, PARTITIONS, SECOND
+from jobs.sample_data.kafka import DAY, MINUTE, SECOND, Outbox
 
 MAIN_TOPIC = "raw-orders"
 USERS_TOPIC = "user-data"
@@ -90,8 +89,7 @@ class _Shop:
     def __init__(self, random: random.Random) -> None:
         self._random = random
         self._now = START_MS
-        self._outbox: list[tuple[int, int, SampleRecord]] = []
-        self._sent = 0
+        self._outbox = Outbox()
         self._orders = 0
         self._turn = 0
         self._users = [f"u-{n:03}" for n in range(240)]
@@ -116,8 +114,7 @@ class _Shop:
                     at = midnight + minutes * MINUTE
                     self._order(f"m-{midnight // DAY % 3}", Kind.SESSION_MIDNIGHT, at=at, delivered=at)
                 midnight += DAY
-            while self._outbox and self._outbox[0][0] <= self._now:
-                yield heapq.heappop(self._outbox)[2]
+            yield from self._outbox.due(self._now)
 
     def _pass_time(self) -> None:
         self._now += 1 + int(self._random.expovariate(1 / (10 * SECOND)))
@@ -242,8 +239,4 @@ class _Shop:
     def _deliver(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, kind: Kind, delay_ms: int = 0
     ) -> SampleRecord:
-        self._sent += 1
-        partition = self._sent % PARTITIONS if key is None else None
-        record = SampleRecord(topic, partition, key, value, timestamp_ms, kind)
-        heapq.heappush(self._outbox, (self._now + delay_ms, self._sent, record))
-        return record
+        return self._outbox.send(topic, key, value, timestamp_ms, kind, arrives_ms=self._now + delay_ms)

@@ -7,7 +7,6 @@ Kafka, which differs.
 
 from __future__ import annotations
 
-import heapq
 import random
 import unicodedata
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from enum import Enum
 from itertools import accumulate, cycle, islice
 
 from deltaworks.testing.sample_data import SampleRecord
-from jobs.sample_data.kafka import MINUTE, PARTITIONS, SECOND
+from jobs.sample_data.kafka import MINUTE, SECOND, Outbox
 
 MAIN_TOPIC = "wordcount-lines"
 START_MS = int(datetime(2026, 3, 1, 22, 30, tzinfo=UTC).timestamp() * 1000)
@@ -70,8 +69,7 @@ class _Scribe:
     def __init__(self, random: random.Random) -> None:
         self._random = random
         self._now = START_MS
-        self._outbox: list[tuple[int, int, SampleRecord]] = []
-        self._sent = 0
+        self._outbox = Outbox()
         self._shares = list(accumulate(1 / (rank + 1) for rank in range(len(WORDS))))
         """A few words are most of every text: some tasks get far more than others."""
 
@@ -81,8 +79,7 @@ class _Scribe:
                 self._now += 1 + int(self._random.expovariate(1 / (15 * SECOND)))
                 self._send(self._sentence())
             self._make(trouble)
-            while self._outbox and self._outbox[0][0] <= self._now:
-                yield heapq.heappop(self._outbox)[2]
+            yield from self._outbox.due(self._now)
 
     def _sentence(self, length: int | None = None) -> str:
         words = self._random.choices(WORDS, cum_weights=self._shares, k=length or self._random.randrange(1, 12))
@@ -114,7 +111,7 @@ class _Scribe:
             case Kind.ONE_WORD:
                 self._send("echo " * self._random.randrange(2, 40), trouble)
             case Kind.NEW_WORD:
-                self._send(f"word{self._sent}", trouble)
+                self._send(f"word{self._outbox.sent}", trouble)
             case Kind.DUPLICATE:
                 twin = self._send(line)
                 self._deliver(twin.key, twin.value, trouble, delay_ms=3 * SECOND)
@@ -143,8 +140,4 @@ class _Scribe:
         return self._deliver(self._book(), line.encode(), kind, delay_ms)
 
     def _deliver(self, key: bytes | None, value: bytes | None, kind: Kind, delay_ms: int = 0) -> SampleRecord:
-        self._sent += 1
-        partition = self._sent % PARTITIONS if key is None else None
-        record = SampleRecord(MAIN_TOPIC, partition, key, value, self._now, kind)
-        heapq.heappush(self._outbox, (self._now + delay_ms, self._sent, record))
-        return record
+        return self._outbox.send(MAIN_TOPIC, key, value, self._now, kind, arrives_ms=self._now + delay_ms)

@@ -139,12 +139,18 @@ async def _connection(port: int, wanted: list[str], keys: int, times_s: list[flo
             body = json.dumps([base64.b64encode(bytes.fromhex(key)).decode() for key in wanted[number : number + keys]])
             request = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
         begin = time.perf_counter()
-        writer.write(request)
-        head = await reader.readuntil(b"\r\n\r\n")
+        head = await answered(reader, writer, request)
         assert head.startswith(b"HTTP/1.1 200"), head
-        await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
         times_s.append(time.perf_counter() - begin)
     writer.close()
+
+
+async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> bytes:
+    """Sends a request and reads the answer; its head."""
+    writer.write(request)
+    head = await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+    return head
 
 
 def publishing() -> list[dict[str, float]]:

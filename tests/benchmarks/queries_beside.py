@@ -24,6 +24,7 @@ from pathlib import Path
 
 from deltaworks.settings import Settings
 from deltaworks.stack.ports import free_ports
+from tests.benchmarks.queries import answered
 from tests.benchmarks.run import broker, broker_settings, describe_machine, say
 from tests.benchmarks.start import Clone, Driver, Sample, home
 
@@ -65,9 +66,7 @@ class Clients:
             await asyncio.sleep(begun + turn * _CONNECTIONS / _REQUESTS_PER_S - time.perf_counter())
             path = f"/pipelines/{_JOB}/stores/{_STORE}/keys/{urllib.parse.quote(key, safe='')}"
             asked = time.perf_counter()
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
-            head = await reader.readuntil(b"\r\n\r\n")
-            await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+            head = await answered(reader, writer, f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
             if head.startswith(b"HTTP/1.1 200"):
                 self.times_s.append(time.perf_counter() - asked)
         writer.close()

@@ -5,19 +5,18 @@ from __future__ import annotations
 import base64
 import json
 import tempfile
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from deltaworks import clock
 from deltaworks.config import Reference
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.kafka.admin import partition_counts
@@ -25,9 +24,8 @@ from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import connect, ports
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
+from tests.support import polling
 from tests.support.live_stack import await_restart, free_pair, kill_component, listening, read_all
-
-PATIENCE_S = 90
 
 
 @dataclass(frozen=True)
@@ -105,11 +103,7 @@ def process(settings: Settings, name: str = "connect") -> Status:
     return next(entry for entry in status(settings) if entry.name == name)
 
 
-def until(condition: Callable[[], object]) -> None:
-    end = clock.ticks_s() + PATIENCE_S
-    while not condition():
-        assert clock.ticks_s() < end, "it took too long"
-        time.sleep(0.1)
+until = partial(polling.until, timeout_s=90)
 
 
 def source(file: Path, topic: str, **others: str) -> dict[str, str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from deltaworks.connect.connector import Connector, Value
-from deltaworks.connect.options import STRING_CONVERTER, given, listed
-from deltaworks.errors import ConfigurationError
+from deltaworks.connect.options import STRING_CONVERTER, given, topics_of
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
@@ -48,8 +47,5 @@ def FileSink(*, name: str, file: str, topics: Iterable[str], config: Mapping[str
     Raises:
         ConfigurationError: a value cannot be used, or there is no topic.
     """
-    names = listed(topics)
-    if names is None:
-        raise ConfigurationError(f"Connector '{name}' reads no topic.", hint='topics=["orders"]')
-    own = {"file": file, "topics": names, "value.converter": STRING_CONVERTER}
+    own = {"file": file, "topics": topics_of(name, topics), "value.converter": STRING_CONVERTER}
     return Connector(name=name, class_=FILE_SINK, config={**own, **(config or {})})

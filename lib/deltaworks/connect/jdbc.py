@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from deltaworks.connect.connector import Connector, Value
-from deltaworks.connect.options import given, listed
+from deltaworks.connect.options import given, listed, topics_of
 from deltaworks.connect.secrets import Reference
 from deltaworks.errors import ConfigurationError
 
@@ -59,9 +59,7 @@ def JdbcSink(
     Raises:
         ConfigurationError: a value or a reference cannot be used, or the arguments do not fit together.
     """
-    names = listed(topics)
-    if names is None:
-        raise ConfigurationError(f"Connector '{name}' reads no topic.", hint='topics=["orders"]')
+    names = topics_of(name, topics)
     if delete and primary_key != "record_key":
         raise ConfigurationError(
             f"Connector '{name}' cannot delete rows with primary_key={primary_key!r}: a deletion has a key only.",

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 
 from deltaworks.connect.connector import Value
+from deltaworks.errors import ConfigurationError
 from deltaworks.names import hint_of
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
@@ -26,6 +27,18 @@ def listed(items: Iterable[str] | None) -> str | None:
     if isinstance(items, str):
         raise TypeError(f"expected a list of texts, but got {items!r}: write [{items!r}]")
     return ",".join(items or ()) or None
+
+
+def topics_of(name: str, topics: Iterable[str]) -> str:
+    """The topics that a sink reads, as Connect has them.
+
+    Raises:
+        ConfigurationError: there are none.
+        TypeError: see `listed`.
+    """
+    if (found := listed(topics)) is None:
+        raise ConfigurationError(f"Connector '{name}' reads no topic.", hint='topics=["orders"]')
+    return found
 
 
 def milliseconds(duration: timedelta | None) -> int | None:

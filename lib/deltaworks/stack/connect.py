@@ -10,8 +10,6 @@ Workers listen on 127.0.0.1 and ask for a password: whoever may make connectors 
 
 from __future__ import annotations
 
-import base64
-import http.client
 import secrets
 import string
 from pathlib import Path
@@ -20,7 +18,7 @@ from deltaworks import config
 from deltaworks.errors import ConfigurationError
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
-from deltaworks.stack import connect_plugins, java_clients
+from deltaworks.stack import connect_plugins, java_clients, pages
 from deltaworks.stack.components import Component, Components, Report
 from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.jars import ensure_jars
@@ -158,16 +156,7 @@ def environment(settings: Settings) -> dict[str, str]:
 
 def answers(settings: Settings, node: int) -> bool:
     """Whether a worker says, to the password of this home, that it is healthy: it has joined the group."""
-    login = credentials(settings)
-    token = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
-    connection = http.client.HTTPConnection(_LOOPBACK, port(settings, node), timeout=_TIMEOUT_S)
-    try:
-        connection.request("GET", "/health", headers={"Authorization": f"Basic {token}"})
-        return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    return pages.lets_in(credentials(settings), port(settings, node), "/health", timeout_s=_TIMEOUT_S)
 
 
 def _template(settings: Settings, name: str) -> str:

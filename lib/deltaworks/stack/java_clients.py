@@ -53,7 +53,7 @@ def escaped(value: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """A value as the configuration of a login has it."""
+    """A value as the configuration of a login has it, and a file with arguments for Java."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

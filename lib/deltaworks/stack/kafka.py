@@ -26,6 +26,7 @@ from deltaworks.stack import ports
 from deltaworks.stack.components import Components, Report
 from deltaworks.stack.jars import ensure_jars
 from deltaworks.stack.java import Java, find_java
+from deltaworks.stack.java_clients import quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,9 +150,8 @@ def _format(settings: Settings, java: Java, classpath: str, broker: Broker, repo
 @contextmanager
 def _argument_file(file: Path, arguments: list[str]) -> Iterator[Path]:
     """A file with arguments for Java, which other users cannot read, as they could a command line."""
-    quoted = ('"' + argument.replace("\\", "\\\\").replace('"', '\\"') + '"' for argument in arguments)
     with open(file, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as out:
-        out.write("\n".join(quoted))
+        out.write("\n".join(map(quoted, arguments)))
     try:
         yield file
     finally:

@@ -10,8 +10,6 @@ It listens on 127.0.0.1 and asks for a password; `/`, `/health` and `/metrics` a
 
 from __future__ import annotations
 
-import base64
-import http.client
 import json
 import os
 import secrets
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from deltaworks.errors import DeltaworksError, StackError
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
+from deltaworks.stack import pages
 from deltaworks.stack.components import Report, Software, read_components
 from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.go import ensure_built
@@ -117,16 +116,7 @@ def environment(settings: Settings) -> dict[str, str]:
 
 def answers(settings: Settings) -> bool:
     """Whether the registry answers to the password of this home, from its database."""
-    login = credentials(settings)
-    token = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
-    connection = http.client.HTTPConnection(_LOOPBACK, settings.schema_registry_port, timeout=_TIMEOUT_S)
-    try:
-        connection.request("GET", "/config", headers={"Authorization": f"Basic {token}"})
-        return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    return pages.lets_in(credentials(settings), settings.schema_registry_port, "/config", timeout_s=_TIMEOUT_S)
 
 
 def make_database(settings: Settings) -> None:

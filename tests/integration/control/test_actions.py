@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +32,7 @@ from deltaworks.errors import (
 from deltaworks.stack.ports import free_ports
 from tests.integration.control import fake_driver
 from tests.integration.control.conftest import Control
+from tests.support.polling import until
 from tests.support.processes import is_gone
 
 DEPLOY = """
@@ -77,14 +78,6 @@ def drivers(control: Control) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return [process for process in found if not is_gone(process)]
-
-
-def until(fact: Callable[[], object], timeout_s: float = 30.0) -> None:
-    """Polls for it."""
-    end = time.monotonic() + timeout_s
-    while not fact():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def pid_of(deployment: Deployment) -> int:

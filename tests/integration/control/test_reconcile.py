@@ -26,9 +26,9 @@ from tests.integration.control.test_actions import (
     started,
     stop,
     unregistered_driver,
-    until,
     without_registry,
 )
+from tests.support.polling import until
 
 AT_ONCE = RestartPolicy(first_s=0.0)
 RECONCILE = """

@@ -6,7 +6,7 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -21,14 +21,7 @@ from deltaworks.errors import ControlUnavailableError, FencedError
 from tests.integration.control.conftest import Control, ended, project, running
 from tests.integration.control.server import Server
 from tests.integration.control.test_registry import beat, record
-
-
-def until(fact: Callable[[], object], timeout_s: float = 30.0) -> None:
-    """Polls for it."""
-    end = time.monotonic() + timeout_s
-    while not fact():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
+from tests.support.polling import until
 
 
 class Driver:

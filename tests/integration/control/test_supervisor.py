@@ -33,7 +33,8 @@ from deltaworks.errors import StackError
 from deltaworks.settings import Settings
 from tests.integration.control import fake_driver
 from tests.integration.control.conftest import Control, ended, project, running
-from tests.integration.control.test_actions import drivers, observe, pid_of, stop, until
+from tests.integration.control.test_actions import drivers, observe, pid_of, stop
+from tests.support.polling import until
 
 
 @dataclass(frozen=True)

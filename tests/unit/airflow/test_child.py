@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from deltaworks import processes
 from deltaworks.airflow.child import Child
+from tests.support.polling import until
 from tests.support.processes import is_gone
 
 ROOT = Path(__file__).parents[3]
@@ -48,13 +47,6 @@ def child(folder: Path) -> Child:
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-u", "-c", code]
-
-
-def until(fact: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not fact():
-        assert time.monotonic() < end, "not in time"
-        time.sleep(0.02)
 
 
 def task(folder: Path, command: list[str]) -> tuple[subprocess.Popen[str], list[int]]:
@@ -159,7 +151,7 @@ def test_a_task_that_is_killed_takes_its_child_along_and_the_next_try_ends_the_r
     process.kill()
     process.communicate()
 
-    until(lambda: is_gone(leader))
+    until(lambda: is_gone(leader), 20.0)
     assert not is_gone(grandchild)
     said: list[str] = []
     assert child(tmp_path).execute(python("print('again')"), said.append) == 0
