@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tarfile
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
@@ -80,8 +80,23 @@ def _place(file: Path, plugin: Jar, place: Path) -> None:
         link(file, place / file.name)
     else:
         try:
-            with tarfile.open(file) as archive:
-                archive.extractall(place, filter="data")  # nothing outside of the folder, no link that leads there
+            _unpack(file, place)
         except tarfile.TarError as error:
             raise StackError(f"{file} cannot be unpacked into {place}: {error}.") from error
     (place / _STAMP).write_text(str(plugin))
+
+
+def _unpack(file: Path, place: Path) -> None:
+    """Unpacks folders and files with their modes, and nothing outside of the folder.
+
+    Python has a filter for that since 3.11.4 only, and Debian 12 comes with 3.11.2.
+    """
+    with tarfile.open(file) as archive:
+        members = archive.getmembers()
+        for member in members:
+            path = PurePosixPath(member.name)
+            if not (member.isreg() or member.isdir()) or path.is_absolute() or ".." in path.parts:
+                raise tarfile.ExtractError(f"'{member.name}' is a link, a device or leads out of the folder")
+            member.mode = (member.mode & 0o755) | 0o600 | (0o100 if member.isdir() else 0)
+            member.uid = member.gid = 0
+        archive.extractall(place, members)

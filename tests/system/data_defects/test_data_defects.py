@@ -38,13 +38,16 @@ FEW = 600
 
 
 def spread(seed: int) -> Mapping[str, Sequence[Defect]]:
-    """Job -> some of its defects: one of each kind, the kinds spread evenly over the jobs."""
+    """Job -> two of its defects or more: one of each kind, the kinds spread evenly over the jobs."""
     rng = random.Random(seed)
     chosen: dict[str, list[Defect]] = {job: [] for job in DEFECTS}
     for kind in KINDS:
         of_kind = {job: [each for each in DEFECTS[job] if kind_of(each) == kind] for job in DEFECTS}
         job = min((job for job in DEFECTS if of_kind[job]), key=lambda job: (len(chosen[job]), rng.random()))
         chosen[job].append(rng.choice(of_kind[job]))
+    for job, some in chosen.items():
+        rest = [each for each in DEFECTS[job] if each not in some]
+        some.extend(rng.sample(rest, max(0, 2 - len(some))))
     return chosen
 
 

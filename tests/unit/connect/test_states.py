@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -82,15 +83,14 @@ def test_it_waits_until_all_is_settled(fake: FakeConnect, api: ConnectApi, monke
         if now[0] > 105:
             task["state"] = "RUNNING"
 
-    monkeypatch.setattr("deltaworks.clock.ticks_s", lambda: now[0])
-    monkeypatch.setattr("time.sleep", sleep)
+    _clock(monkeypatch, now, sleep)
 
     found = states.wait(api, ["lines"], 30.0, said.append)
 
     assert states.in_words(found) == "1 of 1 tasks run, 0 have failed" and said[0].startswith("0 of 1")
     assert 105 < now[0] < 107
     task["state"] = "UNASSIGNED"
-    monkeypatch.setattr("time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    _clock(monkeypatch, now)
     before = now[0]
     assert states.in_words(states.wait(api, ["lines"], 3.0, said.append)).startswith("0 of 1")
     assert 3 <= now[0] - before < 4
@@ -98,8 +98,7 @@ def test_it_waits_until_all_is_settled(fake: FakeConnect, api: ConnectApi, monke
 
 def test_new_settings_take_a_moment(fake: FakeConnect, api: ConnectApi, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("deltaworks.clock.ticks_s", lambda: now[0])
-    monkeypatch.setattr("time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    _clock(monkeypatch, now)
 
     states.wait(api, ["lines"], 30.0, lambda line: None)
 
@@ -111,3 +110,13 @@ def test_offsets_change_only_while_a_connector_is_stopped(fake: FakeConnect, api
         states.require_stopped(api, "lines")
     api.stop("lines")
     states.require_stopped(api, "lines")
+
+
+def _clock(monkeypatch: pytest.MonkeyPatch, now: list[float], sleep: Callable[[float], None] | None = None) -> None:
+    """A clock for `states` alone, which goes on while it sleeps: other threads of this process keep theirs."""
+
+    def passes(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(states, "clock", SimpleNamespace(ticks_s=lambda: now[0]))
+    monkeypatch.setattr(states, "time", SimpleNamespace(sleep=sleep or passes))

@@ -158,7 +158,7 @@ def test_an_archive_writes_nothing_outside_of_its_folder(
     repository.content["debezium-connector-postgres"] = archive(**{"../outside": "o"})
     lock(settings.infra, repository.content)
 
-    with pytest.raises(StackError, match=r"cannot be unpacked into .*: '\.\./outside' would be extracted to"):
+    with pytest.raises(StackError, match=r"cannot be unpacked into .*: '\.\./outside' is a link, a device or"):
         ensure(replace(settings, connect_plugins=(POSTGRES,)), print)
 
     assert list(tmp_path.rglob("outside")) == []
