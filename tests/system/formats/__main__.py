@@ -46,10 +46,11 @@ _TABLES = ("parcels_sent", "parcel_totals", "parcels_unreadable")
 _KILLS_AT_LEAST = 20
 _RATE = 150.0
 _WAIT_S = 120.0
+_AWAY = "a registry that is away taken for a bad record"
 BREAKAGES = (
     "schemas of records not kept",
     "schema of a writer ignored",
-    "a registry that is away taken for a bad record",
+    _AWAY,
     "records without an id refused",
 )
 
@@ -100,8 +101,13 @@ class Run:
         else:
             self.stream.kill(victim, self.rng)
 
+    def meet(self, version: int) -> None:
+        """Producers use a schema that the stream does not know."""
+        self.flow.register(version)
+        self.flow.versions.append(version)
+
     def meet_while_away(self, version: int) -> None:
-        """Producers use a schema that the stream does not know, and the registry does not answer: it waits."""
+        """Likewise, and the registry does not answer: the stream waits."""
         self.stream.at_work(self.rng)
         self.flow.register(version)
         registry = psutil.Process(next(each.pid for each in status(self.settings) if each.name == REGISTRY))
@@ -147,7 +153,7 @@ def live(run: Run, victims: Sequence[str]) -> None:
             for victim in run.rng.sample(victims, len(victims)):
                 run.kill(victim)
             if version < versions.NEWEST:
-                run.meet_while_away(version + 1)
+                (run.meet_while_away if run.mutation in (None, _AWAY) else run.meet)(version + 1)
             run.stream.at_work(run.rng)
         run.stream.catch_up()
         if version == versions.NEWEST or run.mutation is not None:
