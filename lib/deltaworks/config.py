@@ -80,7 +80,7 @@ KEYS: Mapping[str, str] = {
         *("control_url", "broker_options", "ivy_settings", "cores", "driver_memory", "max_records_per_batch"),
         *("max_bytes_per_batch", "query_memory_mb", "query_frame_mb", "query_seconds"),
         *("start_offsets", "run_from", "supervisor", "docs_url", "tables", "storage", "schema_registry_port"),
-        *("serve_stores", "connect_port", "connect_plugins"),
+        *("serve_stores", "connect_port", "connect_plugins", "metrics"),
     )
 }
 """Key of a setting in the file -> its environment variable. The names of the keys are those of `Settings`."""

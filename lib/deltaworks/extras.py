@@ -20,6 +20,7 @@ EXTRAS = {
     "object_store": "s3",
     "listeners": "control",
     "processes": "control",
+    "metrics": "metrics",
     "quality": "quality",
     "query_server": "queries",
     "queries": "spark",

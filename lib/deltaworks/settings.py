@@ -110,6 +110,8 @@ class Settings:
     serve_stores: str = "no"
     """Whether `executors` of a cluster let `deltaworks store serve` read the stores beside them; `no` or `executors`,
     DELTAWORKS_SERVE_STORES."""
+    metrics: str = "off"
+    """Whether each driver has an endpoint for Prometheus on this machine; `off` or `on`, DELTAWORKS_METRICS."""
     max_records_per_batch: int = 400_000
     """Maximum number of records in a micro-batch; DELTAWORKS_MAX_RECORDS_PER_BATCH."""
     max_bytes_per_batch: int = 256 * 1024 * 1024
@@ -205,6 +207,7 @@ class Settings:
             cores=_number(env, "DELTAWORKS_CORES", os.cpu_count() or default.cores),
             driver_memory=env.get("DELTAWORKS_DRIVER_MEMORY") or default.driver_memory,
             serve_stores=_choice(env, "DELTAWORKS_SERVE_STORES", default.serve_stores, ("no", "executors")),
+            metrics=_choice(env, "DELTAWORKS_METRICS", default.metrics, ("off", "on")),
             max_records_per_batch=_number(env, "DELTAWORKS_MAX_RECORDS_PER_BATCH", default.max_records_per_batch),
             max_bytes_per_batch=_number(env, "DELTAWORKS_MAX_BYTES_PER_BATCH", default.max_bytes_per_batch),
             query_memory_mb=_number(env, "DELTAWORKS_QUERY_MEMORY_MB", default.query_memory_mb),
@@ -292,6 +295,7 @@ class Settings:
             "DELTAWORKS_APPROVAL": None if self.approval == Settings.approval else self.approval,
             "DELTAWORKS_SPARK_TASKS": None if self.spark_tasks == Settings.spark_tasks else self.spark_tasks,
             "DELTAWORKS_SERVE_STORES": None if self.serve_stores == Settings.serve_stores else self.serve_stores,
+            "DELTAWORKS_METRICS": None if self.metrics == Settings.metrics else self.metrics,
             "DELTAWORKS_SUPERVISOR": None if self.supervisor == Settings.supervisor else self.supervisor,
             config.ENVIRONMENT: self.values.environment,
         }
@@ -389,7 +393,16 @@ class Settings:
     @property
     def parts(self) -> tuple[Path, ...]:
         """Everything that deltaworks makes in the home; nothing else in it is ever deleted."""
-        return (*self.private, self.airflow, self.postgres, self.pgpass, self.run, self.temporary, self.marker)
+        return (
+            *self.private,
+            self.metrics_targets,
+            self.airflow,
+            self.postgres,
+            self.pgpass,
+            self.run,
+            self.temporary,
+            self.marker,
+        )
 
     @property
     def private(self) -> tuple[Path, ...]:
@@ -461,6 +474,11 @@ class Settings:
     def run(self) -> Path:
         """One file per running process."""
         return self.home / "run"
+
+    @property
+    def metrics_targets(self) -> Path:
+        """One file per driver that Prometheus can ask, as its `file_sd_configs` read them."""
+        return self.home / "metrics"
 
     @property
     def temporary(self) -> Path:

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deltaworks.control.paths import PipelinePaths
+    from deltaworks.control.reporter import Reporter
     from deltaworks.dsl.pipeline import Pipeline
 
 StartOffsets = Literal["earliest", "latest"]
@@ -152,17 +153,27 @@ def run(
         silent = generation is None or finish_batch
         reporter = SilentReporter() if silent else RegistryReporter(settings, name, number)
         try:
-            streaming.run(
-                pipeline,
-                settings,
-                until_caught_up=until_caught_up,
-                finish_batch=finish_batch,
-                take_over=take_over,
-                generation=number,
-                reporter=reporter,
-            )
+            with _metered(settings, name, reporter) as metered:
+                streaming.run(
+                    pipeline,
+                    settings,
+                    until_caught_up=until_caught_up,
+                    finish_batch=finish_batch,
+                    take_over=take_over,
+                    generation=number,
+                    reporter=metered,
+                )
         finally:
             reporter.close()
+
+
+def _metered(settings: Settings, name: str, reporter: Reporter) -> AbstractContextManager[Reporter]:
+    """Its metrics are served, if the settings want it; only then is the library for that needed."""
+    if settings.metrics == "off":
+        return nullcontext(reporter)
+    from deltaworks.metrics.endpoint import metered
+
+    return metered(settings, name, reporter)
 
 
 def _note_code(settings: Settings, paths: PipelinePaths, generation: int) -> None:

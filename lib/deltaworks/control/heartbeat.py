@@ -32,6 +32,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """How long this driver has been running."""
     batch_id: int | None = None
     batch_seconds: float = 0.0
+    batch_phases: dict[str, float] = {}
+    """Seconds of its parts: `tasks` read, process and write, `tables` are committed, `after` that it is recorded."""
     quiet_s: float = 0.0
     """How long before this heartbeat a batch of this driver ended last; before its first batch, the time since its
     start."""

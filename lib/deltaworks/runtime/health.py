@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -221,13 +221,24 @@ class Health:
                     lost,
                 )
 
-    def batch_ended(self, batch_id: int, records: int, seconds: float, stale_snapshots: list[str]) -> None:
-        """Says so."""
+    def batch_ended(self, batch_id: int, records: int, phases: Mapping[str, float], stale_snapshots: list[str]) -> None:
+        """Says so.
+
+        Args:
+            batch_id: id of the batch.
+            records: how many it has read.
+            phases: seconds of its parts, see `Heartbeat.batch_phases`.
+            stale_snapshots: of KTables, which do not show it yet.
+        """
         self._batch_ended = clock.ticks_s()
         with self._lock:
             self._rate.add(records)
         self._beat = msgspec.structs.replace(
-            self._beat, batch_id=batch_id, batch_seconds=seconds, stale_snapshots=stale_snapshots
+            self._beat,
+            batch_id=batch_id,
+            batch_seconds=sum(phases.values()),
+            batch_phases=dict(phases),
+            stale_snapshots=stale_snapshots,
         )
         self.write(self.state)
 

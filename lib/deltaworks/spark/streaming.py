@@ -434,6 +434,7 @@ class StreamDriver:
         intent = self._intents.require(batch_id)
         rows = frame.collect()
         reach("driver.after_tasks")
+        processed = clock.ticks_s()
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == messages.RESULT]
         header = next(msgspec.msgpack.decode(r.batch, type=BatchHeader) for r in rows if r.kind == messages.BATCH)
         self._intents.require_same(intent, header.intent)
@@ -453,6 +454,7 @@ class StreamDriver:
             committer.refresh_snapshots()
             reach("driver.before_cut")
             committer.publish_cut()
+        committed = clock.ticks_s()
         batches.append(self._paths.batches, record, self._admitted)
         self._batch = None
         durable.committed(spark_batch)
@@ -468,7 +470,12 @@ class StreamDriver:
             self._announcer.ended(intent, places)
         self._plan_next_tick()
         records = sum(result.counts.records_in for result in results)
-        self._health.batch_ended(batch_id, records, clock.ticks_s() - started, committer.stale_snapshots)
+        phases = {
+            "tasks": processed - started,
+            "tables": committed - processed,
+            "after": clock.ticks_s() - committed,
+        }
+        self._health.batch_ended(batch_id, records, phases, committer.stale_snapshots)
         reach("driver.end")
 
     def _admitted(self) -> AbstractContextManager[None]:

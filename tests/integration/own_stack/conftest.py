@@ -84,7 +84,7 @@ class NewPipeline:
             text=True,
             check=False,
             cwd=self.project,
-            env={**os.environ, **self.settings.process_environment()},
+            env={**os.environ, "DELTAWORKS_METRICS": "on", **self.settings.process_environment()},
         )
         assert answer.returncode == 0, answer.stdout + answer.stderr
         return answer.stdout

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import urllib.request
 
 from confluent_kafka import Producer
+from prometheus_client.parser import text_string_to_metric_families
 
+from deltaworks.control import heartbeat
 from tests.integration.own_stack.conftest import NewPipeline
 from tests.support.live_stack import read_all
 
@@ -81,5 +85,23 @@ def test_deployed_it_has_topics_tables_and_dead_letters_and_stops(new_pipeline: 
     words = [message.value() for message in read_all(new_pipeline.settings.bootstrap, f"{name}-words")]
     assert (len(words), words.count(b"to")) == (12, 3)
 
+    (address,) = json.loads(new_pipeline.deltaworks("metrics", "--json")).values()
+    assert scraped(address)["dead_letters_total"] == 2
+    assert scraped(address)["records_total"] == len(LINES)
+    beat = heartbeat.read(new_pipeline.settings.pipeline(name) / "heartbeat.json")
+    assert beat is not None and scraped(address)["last_batch"] == beat.batch_id
     assert name in new_pipeline.deltaworks("status")
     assert "drained" in new_pipeline.deltaworks("stop", name)
+    assert json.loads(new_pipeline.deltaworks("metrics", "--json")) == {}
+
+
+def scraped(address: str) -> dict[str, float]:
+    """What the driver says of the stream, without labels."""
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        each.name.removeprefix("deltaworks_stream_"): each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+        if set(each.labels) == {"pipeline"}
+    }

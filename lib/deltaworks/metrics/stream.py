@@ -1,0 +1,117 @@
+"""The metrics of one stream, made of its heartbeats."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, StateSetMetricFamily
+from prometheus_client.registry import Collector
+
+from deltaworks.control.heartbeat import Heartbeat, State
+
+PREFIX = "deltaworks_stream_"
+STATES: tuple[str, ...] = get_args(State)
+_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0, 120.0)
+_GAUGES: Mapping[str, tuple[str, str]] = {
+    "generation": ("generation", "Number of the driver among all of this stream."),
+    "up_seconds": ("up_s", "How long this driver has run."),
+    "quiet_seconds": ("quiet_s", "How long no batch has ended."),
+    "heartbeat_timestamp_seconds": ("at", "Time of the last heartbeat."),
+    "records_per_second": ("records_per_second", "Records read, over the last minute."),
+    "lag_seconds": ("lag_seconds", "How long ago the source topics ended at the stream's position."),
+    "state_entries": ("state_entries", "Entries of all state stores."),
+    "last_batch": ("batch_id", "Number of the last batch."),
+    "last_batch_seconds": ("batch_seconds", "How long it took."),
+}
+"""Name -> field of the heartbeat, and help."""
+_COUNTERS: Mapping[str, tuple[str, str]] = {
+    "records": ("records_total", "Records read."),
+    "dropped_records": ("dropped_records", "Records that the topology has dropped, as Kafka Streams does."),
+    "late_records": ("late_records", "Records too late for their window."),
+    "lost_results": ("lost_results", "Final results that expired; only with `compatible_with_kafka`."),
+    "dead_letters": ("dead_letters", "Records sent to the dead letter topic."),
+    "restored_entries": ("restored_entries", "Entries of state that were read again."),
+    "restore_seconds": ("restore_seconds", "How long tasks took for that, in sum."),
+    "skipped_transactions": ("skipped_transactions", "Kafka transactions that an earlier attempt had committed."),
+}
+"""Likewise; they count from the start of the driver."""
+
+
+class StreamMetrics(Collector):
+    """Takes heartbeats, and shows the last one; batches are counted in histograms.
+
+    Args:
+        pipeline: the name of the pipeline, in all labels.
+    """
+
+    def __init__(self, pipeline: str) -> None:
+        self.registry = CollectorRegistry()
+        self._pipeline = pipeline
+        self._lock = threading.Lock()  # guards what follows
+        self._beat: Heartbeat | None = None
+        self._batches = Histogram(
+            f"{PREFIX}batch_duration_seconds", "From the plan of a batch to its end.", ("pipeline",),
+            buckets=_SECONDS, registry=self.registry,
+        ).labels(pipeline)  # fmt: skip
+        self._phases = Histogram(
+            f"{PREFIX}batch_phase_duration_seconds",
+            "Parts of a batch: `tasks` read, process and write; `tables` are committed; `after` that it is recorded.",
+            ("pipeline", "phase"), buckets=_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    def take(self, beat: Heartbeat) -> None:
+        """Takes a heartbeat; one that tells of a new batch is counted."""
+        with self._lock:
+            before, self._beat = self._beat, beat
+        if beat.batch_id is not None and (before is None or before.batch_id != beat.batch_id):
+            self._batches.observe(beat.batch_seconds)
+            for phase, seconds in beat.batch_phases.items():
+                self._phases.labels(self._pipeline, phase).observe(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        """What the last heartbeat says; numbers that it does not know are absent."""
+        with self._lock:
+            beat = self._beat
+        if beat is None:
+            return
+        name = [self._pipeline]
+        state = StateSetMetricFamily(f"{PREFIX}state", "What the driver does.", labels=["pipeline"])
+        state.add_metric(name, {each: each == beat.state for each in STATES})
+        yield state
+        for metric, (field, text) in _GAUGES.items():
+            if (value := getattr(beat, field)) is not None:
+                gauge = GaugeMetricFamily(f"{PREFIX}{metric}", text, labels=["pipeline"])
+                gauge.add_metric(name, value)
+                yield gauge
+        stale = GaugeMetricFamily(
+            f"{PREFIX}stale_snapshots", "Snapshots of KTables that do not show all changes yet.", labels=["pipeline"]
+        )
+        stale.add_metric(name, len(beat.stale_snapshots))
+        yield stale
+        for metric, (field, text) in _COUNTERS.items():
+            counter = CounterMetricFamily(f"{PREFIX}{metric}", text, labels=["pipeline"])
+            counter.add_metric(name, getattr(beat, field))
+            yield counter
+        yield self._by_kind("store_openings", "how", beat.store_openings, "Local stores opened, and how.")
+        requests = "Requests to the object store of the tables."
+        yield self._by_kind("object_store_requests", "kind", beat.store_requests, requests)
+        yield self._by_partition("lag_records", beat.lag_by_partition, "Records that no committed batch covers.")
+        yield self._by_partition("next_offset", beat.next_offsets, "The next offset after the last committed batch.")
+
+    def _by_kind(self, metric: str, label: str, counts: Mapping[str, int], text: str) -> Metric:
+        found = CounterMetricFamily(f"{PREFIX}{metric}", text, labels=["pipeline", label])
+        for kind, count in counts.items():
+            found.add_metric([self._pipeline, kind], count)
+        return found
+
+    def _by_partition(self, metric: str, numbers: Mapping[str, Mapping[str, int]], text: str) -> Metric:
+        found = GaugeMetricFamily(f"{PREFIX}{metric}", text, labels=["pipeline", "topic", "partition"])
+        for topic, partitions in numbers.items():
+            for partition, number in partitions.items():
+                found.add_metric([self._pipeline, topic, partition], number)
+        return found
