@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 from uuid import UUID
 
 import msgspec
@@ -253,6 +253,7 @@ def test_a_new_column_flows_on_once_the_type_has_it() -> None:
 TYPED = [
     ("amount", ("bytes", "org.apache.kafka.connect.data.Decimal"), "BNI=", Decimal("12.34")),
     ("amount", ("bytes", "org.apache.kafka.connect.data.Decimal"), "/w==", Decimal("-0.01")),
+    ("amount", ("bytes", "org.apache.kafka.connect.data.Decimal"), "1234", Decimal("-26588.24")),
     ("amount", ("struct", "io.debezium.data.VariableScaleDecimal"), {"scale": 3, "value": "MDk="}, Decimal("12.345")),
     ("amount", ("string", None), "12.34", Decimal("12.34")),
     ("amount", ("double", None), 12.34, Decimal("12.34")),
@@ -288,6 +289,10 @@ TYPED = [
 ]  # fmt: skip
 
 
+def alone(name: str) -> Any:
+    return msgspec.defstruct("Alone", [(name, get_type_hints(Everything, include_extras=True)[name])])
+
+
 @pytest.mark.parametrize(("name", "said", "written", "value"), TYPED)
 def test_a_schema_says_what_a_value_means(name: str, said: tuple[str, str | None], written: Any, value: Any) -> None:
     scale: dict[str, Any] = {"parameters": {"scale": "2", "connect.decimal.precision": "10"}} if said[1] else {}
@@ -298,6 +303,8 @@ def test_a_schema_says_what_a_value_means(name: str, said: tuple[str, str | None
     assert serde.deserialize(with_schema(envelope("u", after), columns)) == expected
     assert serde.deserialize(with_schema(packed(after), columns, inside=False)) == expected
     assert serde.deserialize(with_schema(envelope("u", {"id": 1, name: None}), columns)) == Everything(id=1)
+    # A type with this field alone, whose JSON may be read as it is.
+    assert getattr(Debezium(alone(name)).deserialize(with_schema(envelope("u", after), columns)), name) == value
 
 
 @pytest.mark.parametrize(
@@ -326,6 +333,7 @@ def test_without_a_schema_the_annotation_says_what_a_value_means(
     found = Debezium(Everything, unit=unit).deserialize(envelope("u", {"id": 1, name: written}))
 
     assert found == Everything(id=1, **{name: value})
+    assert getattr(Debezium(alone(name), unit=unit).deserialize(envelope("u", {name: written})), name) == value
 
 
 @pytest.mark.parametrize(
@@ -362,7 +370,7 @@ def test_a_retyped_column_is_refused_by_its_name(name: str, kind: str, meaning: 
 
 def test_decimals_in_bytes_without_a_schema_have_the_scale_of_the_annotation() -> None:
     # Four digits are base64 as well.
-    found = Debezium(Everything, decimals="precise").deserialize(envelope("u", {"id": 1, "amount": "1234"}))
+    found = Debezium(alone("amount"), decimals="precise").deserialize(envelope("u", {"amount": "1234"}))
 
     assert found.amount == Decimal(int.from_bytes(base64.b64decode("1234"), "big", signed=True)).scaleb(-2)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import Any
+from decimal import Decimal
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from deltaworks import (
     Debezium,
     DebeziumChanges,
     DebeziumKey,
+    DecimalDigits,
     ErrorPolicy,
     Materialized,
     Pipeline,
@@ -252,3 +254,16 @@ def test_a_stream_of_rows_has_a_null_for_each_deletion() -> None:
 
     assert updates(driver) == [(7, Customer(7, "Ann")), (7, None), (7, None)]
     assert driver.produced["updates"][0].value == b'{"id":7,"name":"Ann"}'
+
+
+def test_what_is_written_is_json_of_the_row_however_it_was_read() -> None:
+    class Price(msgspec.Struct):
+        amount: Annotated[Decimal, DecimalDigits(10, 2)]
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=KEY, value=Debezium(Price, decimals="precise")).to("updates")
+    driver = TopologyTestDriver(builder.build())
+
+    driver.create_input_topic("in").pipe_raw(key(7), packed({"amount": "BNI="}))
+
+    assert driver.produced["updates"][0].value == b'{"amount":"12.34"}'
