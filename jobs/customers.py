@@ -126,19 +126,21 @@ def _line_added(_: int, line: Line, so_far: Lines) -> Lines:
     return Lines(so_far.lines + 1, so_far.amount + line.quantity * line.price)
 
 
-def _line_removed(_: int, line: Line, so_far: Lines) -> Lines | None:
-    """None: an order without lines has no row."""
-    left = so_far.lines - 1
-    return Lines(left, so_far.amount - line.quantity * line.price) if left else None
+def _line_removed(_: int, line: Line, so_far: Lines) -> Lines:
+    return Lines(so_far.lines - 1, so_far.amount - line.quantity * line.price)
+
+
+def _by_customer(_: int, order: CustomerOrder) -> tuple[int, CustomerOrder]:
+    assert order.customer_id is not None, "guests have been left out"
+    return order.customer_id, order
 
 
 def _order_added(_: int, order: CustomerOrder, so_far: Total) -> Total:
     return Total(so_far.orders + 1, so_far.amount + order.amount)
 
 
-def _order_removed(_: int, order: CustomerOrder, so_far: Total) -> Total | None:
-    left = so_far.orders - 1
-    return Total(left, so_far.amount - order.amount) if left else None
+def _order_removed(_: int, order: CustomerOrder, so_far: Total) -> Total:
+    return Total(so_far.orders - 1, so_far.amount - order.amount)
 
 
 def topology(builder: StreamsBuilder) -> None:
@@ -176,8 +178,9 @@ def topology(builder: StreamsBuilder) -> None:
     current.to_stream().select_key(lambda order, _: str(order), key=str, name="by-number").to("customers-orders")
     (
         current.filter(lambda _, order: order.customer_id is not None, name="no-guests")
-        .group_by(lambda _, order: (order.customer_id, order), key=int, value=CustomerOrder, name="by-customer")
+        .group_by(_by_customer, key=int, value=CustomerOrder, name="by-customer")
         .aggregate(lambda: Total(0, NOTHING), _order_added, _order_removed, store="customers-totals", value=Total)
+        .filter(lambda _, total: total.orders > 0, name="with-orders")
         .to_delta("customers_totals", key=CUSTOMER_ID, doc="The orders of each customer")
     )
 

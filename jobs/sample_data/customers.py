@@ -201,8 +201,8 @@ class _Shop:
                 self._deliver(CUSTOMERS_TOPIC, _packed({"id": 0}), _packed({"ts_ms": self._now}), kind)
             case Kind.RETYPED:
                 order = self._some_order()
-                wrong = self._random.choice([{"customer_id": "7"}, {"status": "lost"}, {"ordered_at": 1.5}])
-                self._send_order("u", order, None, self._orders[order] | wrong, kind)
+                column, wrong = self._random.choice([("customer_id", "7"), ("status", "lost"), ("ordered_at", 1.5)])
+                self._send_order("u", order, None, self._orders[order] | {column: wrong}, kind)
             case Kind.COLUMN_GONE:
                 order = self._some_order()
                 row = dict(self._orders[order])
@@ -258,8 +258,9 @@ class _Shop:
         self._gone.append(number)
         key = _packed({"id": number})
         added = self._added("d", deleted=True)
-        # Without REPLICA IDENTITY FULL only the key of a deleted row is known.
-        row = {"id": number, **dict.fromkeys(self._customers.pop(number)), **added}
+        # Without REPLICA IDENTITY FULL only the key of a deleted row is known, and Debezium makes up the rest.
+        del self._customers[number]
+        row = {"id": number, "name": "", "city": "", "vip": False, "since": 0, **added}
         self._deliver(CUSTOMERS_TOPIC, key, _packed(row), kind)
         self._deliver(CUSTOMERS_TOPIC, key, None, kind)
 
@@ -284,8 +285,7 @@ class _Shop:
             "note": self._random.choice([None, None, "ring twice"]),
         }
         snapshot = kind is Kind.SNAPSHOT
-        delay = self._random.randrange(3 * SECOND)
-        self._send_order("r" if snapshot else "c", order, None, row, kind, delay)
+        self._send_order("r" if snapshot else "c", order, None, row, kind)
         for number in range(1, self._random.randrange(1, 4)):
             self._lines[order, number] = {
                 "article": self._random.choice(ARTICLES),
@@ -302,17 +302,17 @@ class _Shop:
     def _delete(self, order: int, kind: Kind) -> None:
         for line in [key for key in self._lines if key[0] == order]:
             self._delete_line(line, kind)
-        self._send_order("d", order, self._orders.pop(order), None, kind, MINUTE)
-        self._deliver(MAIN_TOPIC, _packed({"id": order}), None, kind, MINUTE)
+        self._send_order("d", order, self._orders.pop(order), None, kind)
+        self._deliver(MAIN_TOPIC, _packed({"id": order}), None, kind)
 
     def _renumber(self, order: int, kind: Kind) -> None:
         """An update of a primary key comes as a deletion and a creation."""
         new, self._next_order = self._next_order, self._next_order + 1
         row = self._orders.pop(order)
-        self._send_order("d", order, row, None, kind, MINUTE)
-        self._deliver(MAIN_TOPIC, _packed({"id": order}), None, kind, MINUTE)
+        self._send_order("d", order, row, None, kind)
+        self._deliver(MAIN_TOPIC, _packed({"id": order}), None, kind)
         self._orders[new] = row
-        self._send_order("c", new, None, row, kind, MINUTE)
+        self._send_order("c", new, None, row, kind)
         for line in [key for key in self._lines if key[0] == order]:
             del self._lines[line]
 
@@ -323,10 +323,9 @@ class _Shop:
         before: Mapping[str, Any] | None,
         after: Mapping[str, Any] | None,
         kind: Kind,
-        delay: int = 0,
     ) -> None:
         rows = [None if each is None else {"id": order, **each} for each in (before, after)]
-        self._deliver(MAIN_TOPIC, _packed({"id": order}), _packed(self._envelope("orders", op, *rows)), kind, delay)
+        self._deliver(MAIN_TOPIC, _packed({"id": order}), _packed(self._envelope("orders", op, *rows)), kind)
 
     # Lines: changes with a schema, which says what the bytes of a price are.
 
@@ -365,6 +364,8 @@ class _Shop:
             "txId": self._transaction,
             "lsn": self._lsn,
             "xmin": None,
+            "origin": None,
+            "origin_lsn": None,
         }
         times = _times(self._now + 40, "ts_ms", "ts_us", "ts_ns")
         return {"before": before, "after": after, "source": source, "transaction": None, "op": op, **times}

@@ -22,7 +22,7 @@ class RowChange(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """`r`: read by a snapshot; `c`: created; `u`: updated; `d`: deleted; `t`: the table was truncated. None: a row that
     does not say it."""
     before: T | None = None
-    """The row before; None: there was none, or the database has not sent all of it."""
+    """The row before; None: there was none, or it is not known to be whole (`whole_before`)."""
     after: T | None = None
     """The row after; None: it is deleted."""
     source_ms: int | None = None

@@ -22,6 +22,8 @@ from deltaworks.serdes.type_names import type_name
 
 T = TypeVar("T")
 UNAVAILABLE = "__debezium_unavailable_value"
+_SHORT = 16
+"""Characters; shorter texts are never stored apart from their row."""
 _KNOWN = 200
 """Schemas whose conversions are kept; a table has a few."""
 
@@ -128,8 +130,7 @@ class Rows(Generic[T]):
 
     def _known_before(self, part: Part, before: Bytes | None) -> Any:
         value = None if before is None else msgspec.json.decode(before).get(part.written)
-        # Only a value that is not null is left out, so a null says that `before` has not all columns.
-        if value is None or value in self._placeholders:
+        if not _may_be_left_out(value) or value in self._placeholders:
             raise ValueError(
                 f"field '{part.written}' has not been sent, because the update did not change it; "
                 "ALTER TABLE ... REPLICA IDENTITY FULL makes PostgreSQL send it, as `before`"
@@ -144,6 +145,15 @@ class Rows(Generic[T]):
             return convert(value)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise ValueError(f"field '{part.written}': {error}") from error
+
+
+def _may_be_left_out(value: Any) -> bool:
+    """Whether a value is one of those that are so long that PostgreSQL leaves them out.
+
+    Anything else says that `before` has only the columns of an index: Debezium fills the others, with a null or, where
+    they may not be null, with an empty value.
+    """
+    return bool(value) and not (isinstance(value, str) and len(value) < _SHORT)
 
 
 def _takes_none(part: Part) -> bool:

@@ -11,7 +11,8 @@ from deltaworks.errors import SerializationError
 from deltaworks.serdes.base import NULL, Serde
 from deltaworks.serdes.checked import plain_name
 from deltaworks.serdes.debezium.changes import Op, RowChange, of_added, of_source, source_of
-from deltaworks.serdes.debezium.messages import Change, Row, message_of
+from deltaworks.serdes.debezium.columns import Column
+from deltaworks.serdes.debezium.messages import Bytes, Change, Row, message_of
 from deltaworks.serdes.debezium.rows import UNAVAILABLE, Rows
 from deltaworks.serdes.debezium.values import Decimals, Said, Unit
 from deltaworks.serdes.json import Json
@@ -85,8 +86,8 @@ class _Captured(Generic[T]):
         return self._made, self._identity()
 
     @classmethod
-    def _made(cls, row: type[T], form: Form, unit: Any, decimals: Decimals, unavailable: str) -> Self:
-        return cls(row, form=form, unit=unit, decimals=decimals, unavailable=unavailable)
+    def _made(cls, row: type[T], *rest: Any) -> Self:
+        raise NotImplementedError
 
 
 class Debezium(_Captured[T]):
@@ -205,6 +206,9 @@ class DebeziumChanges(_Captured[T]):
 
     Args:
         type: of the rows.
+        whole_before: whether `before` is the whole row. PostgreSQL sends it only if the table has `REPLICA IDENTITY
+            FULL`; without it, Debezium makes up what is not the key, so that `before` is left out. None: it is the
+            whole row, unless the connector is PostgreSQL's or not known.
 
     Raises:
         TypeError: JSON cannot hold the type, or it is no row.
@@ -220,9 +224,11 @@ class DebeziumChanges(_Captured[T]):
         unit: Unit | Mapping[str, Unit] | None = None,
         decimals: Decimals = "string",
         unavailable: str = UNAVAILABLE,
+        whole_before: bool | None = None,
     ) -> None:
         super().__init__(type, form=form, unit=unit, decimals=decimals, unavailable=unavailable)
         self.type = RowChange[type]  # type: ignore[valid-type]
+        self.whole_before = whole_before
 
     @property
     def name(self) -> str:
@@ -280,14 +286,29 @@ class DebeziumChanges(_Captured[T]):
     def _change(self, message: Change | Row) -> RowChange[T]:
         rows, column = self._rows, message.column
         if isinstance(message, Change):
-            before = None
-            if message.before is not None and rows.is_whole(message.before):
-                before = rows.row(message.before, None, column)
+            said = of_source(message.source)
+            before = self._before(message.before, column, said)
             after = None if message.op in ("d", "t") else self._after(message)
-            return RowChange(op=message.op, before=before, after=after, **of_source(message.source))  # type: ignore[arg-type]
-        added = of_added(message.data)
+            return RowChange(op=message.op, before=before, after=after, **said)  # type: ignore[arg-type]
+        said = of_added(message.data)
         if message.is_deleted:
-            before = rows.row(message.data, None, column) if rows.is_whole(message.data) else None
-            return RowChange(op="d", before=before, **added)
+            return RowChange(op="d", before=self._before(message.data, column, said), **said)
         after = None if message.op == "t" else rows.row(message.data, None, column)
-        return RowChange(op=message.op, after=after, **added)  # type: ignore[arg-type]
+        return RowChange(op=message.op, after=after, **said)  # type: ignore[arg-type]
+
+    def _before(self, data: Bytes | None, column: Column | None, said: Mapping[str, Any]) -> T | None:
+        whole = self.whole_before
+        if whole is None:
+            whole = said["connector"] not in (None, "postgresql")
+        if data is None or not whole or not self._rows.is_whole(data):
+            return None
+        row: T = self._rows.row(data, None, column)
+        return row
+
+    def _identity(self) -> tuple[Any, ...]:
+        return *super()._identity(), self.whole_before
+
+    @classmethod
+    def _made(cls, row: type[T], *rest: Any) -> Self:
+        form, unit, decimals, unavailable, whole_before = rest
+        return cls(row, form=form, unit=unit, decimals=decimals, unavailable=unavailable, whole_before=whole_before)

@@ -95,9 +95,9 @@ def conversion(shape: Shape, column: Column | None, name: str, said: Said) -> Co
             return _duration(known or (said.unit_of(name) if column is None else None), column)
         case Basic.ANYTHING:
             return _from_json if column is not None and column.name == _JSON else None
-        case Many(item):
+        case Many(item, kind):
             inside = conversion(item, None if column is None else column.items, name, said)
-            return _many(inside, is_set=column is not None and column.name == _SET)
+            return _many(inside, is_set=kind in (set, frozenset) if column is None else column.name == _SET)
         case Entries() | Record():
             return _from_json
         case _:
@@ -232,8 +232,10 @@ def _from_json(value: Any) -> Any:
 def _many(inside: Convert | None, *, is_set: bool) -> Convert:
     def read(value: Any) -> Any:
         if isinstance(value, str):
-            # A column of JSON, or a SET of MariaDB: its members, with commas between them.
-            return [each for each in value.split(",") if each] if is_set else msgspec.json.decode(value)
+            # A SET of MariaDB is its members, with commas between them; all else is a document.
+            if is_set and value[:1] != "[":
+                return [each for each in value.split(",") if each]
+            return msgspec.json.decode(value)
         return [inside(each) for each in value] if inside is not None and isinstance(value, list) else value
 
     return read
