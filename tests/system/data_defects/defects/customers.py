@@ -24,6 +24,11 @@ DEFECTS = (
         ORDERS_LOG,
         "UPDATE {} SET customer_name = 'Ada', city = 'Ulm' WHERE customer_id IS NULL AND op = 'upsert'",
     ),
+    defect(
+        "stale: orders do not follow their customers",
+        ORDERS_LOG,
+        "UPDATE {} SET city = 'Nowhere' WHERE hash(order_id) % 2 = 0 AND city IS NOT NULL",
+    ),
     defect("wrong unit: times are milliseconds", ORDERS, "UPDATE {} SET ordered_at = TIMESTAMPTZ '1970-01-21 00:00Z'"),
     defect(
         "a value that was not sent is taken for one",
