@@ -61,6 +61,8 @@ class _Head(msgspec.Struct):
 _read_head = msgspec.json.Decoder(_Head).decode
 _read_text = msgspec.json.Decoder(str).decode
 _HEARTBEAT = re.compile(rb'\{\s*"ts_ms"\s*:\s*\d+\s*\}')
+_SHORT = 64
+"""Bytes; no heartbeat has more."""
 _NULL = b"null"
 
 
@@ -103,7 +105,7 @@ def _change(head: _Head, column: Column | None) -> Change:
 
 def _require_row(head: _Head, data: Bytes, column: Column | None) -> None:
     name = (column.name if column else None) or ""
-    if name.endswith("Heartbeat") or _HEARTBEAT.fullmatch(bytes(data)):
+    if name.endswith("Heartbeat") or (len(bytes(data)) < _SHORT and _HEARTBEAT.fullmatch(bytes(data))):
         raise NotARow("a heartbeat, of the connector's topic for them")
     begins_or_ends = head.status is not UNSET and head.event_count is not UNSET and head.data_collections is not UNSET
     if name.endswith(("TransactionMetadataValue", "TransactionMetadata")) or begins_or_ends:

@@ -75,18 +75,20 @@ class Rows(Generic[T]):
             msgspec.MsgspecError: likewise.
         """
         reading = self._readings.get(column) or self._learn(column)
-        if reading.as_json and not self._has_placeholder(data):
+        left_out = self._has_placeholder(data)
+        if reading.as_json and not left_out:
             try:
                 return self._decode(data)
             except msgspec.ValidationError:  # a number for a time or a bool; if it is something else, it shows below
                 pass
         columns = msgspec.json.decode(data)
-        for part in self._parts:
-            if part.written in columns:
-                value = columns[part.written]
-                if value in self._placeholders:
-                    value = self._known_before(part, before)
-                columns[part.written] = self._converted(part, value, reading)
+        if left_out:
+            for part in self._parts:
+                if columns.get(part.written) in self._placeholders:
+                    columns[part.written] = self._known_before(part, before)
+        for name, convert in reading.conversions.items():
+            if (value := columns.get(name)) is not None:
+                columns[name] = _converted(name, convert, value)
         made: T = msgspec.convert(columns, self._kind)
         return made
 
@@ -126,7 +128,10 @@ class Rows(Generic[T]):
 
     def _has_placeholder(self, data: Bytes) -> bool:
         content = bytes(data)
-        return any(each in content for each in self._marks)
+        for mark in self._marks:  # noqa: SIM110 (a generator takes longer than the search)
+            if mark in content:
+                return True
+        return False
 
     def _known_before(self, part: Part, before: Bytes | None) -> Any:
         value = None if before is None else msgspec.json.decode(before).get(part.written)
@@ -137,14 +142,12 @@ class Rows(Generic[T]):
             )
         return value
 
-    def _converted(self, part: Part, value: Any, reading: _Reading) -> Any:
-        convert = reading.conversions.get(part.written)
-        if convert is None:
-            return value
-        try:
-            return convert(value)
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise ValueError(f"field '{part.written}': {error}") from error
+
+def _converted(name: str, convert: Convert, value: Any) -> Any:
+    try:
+        return convert(value)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise ValueError(f"field '{name}': {error}") from error
 
 
 def _may_be_left_out(value: Any) -> bool:
@@ -170,7 +173,7 @@ def _placeholders(text: str) -> tuple[list[Any], tuple[bytes, ...]]:
     id = str(uuid.UUID(bytes=digest, version=3))
     numbers = list(text.encode())
     values = [text, encoded, [text], [encoded], [id], numbers, {text: text}]
-    marks = (text.encode(), encoded.encode(), id.encode(), ",".join(map(str, numbers)).encode())
+    marks = (msgspec.json.encode(text)[1:-1], encoded.encode(), id.encode(), msgspec.json.encode(numbers)[1:-1])
     return values, marks
 
 
