@@ -13,14 +13,19 @@ from deltaworks import (
     DebeziumKey,
     DecimalDigits,
     ErrorPolicy,
+    Json,
     Materialized,
     Pipeline,
     RowChange,
+    Secret,
     StreamsBuilder,
     TopologyError,
 )
+from deltaworks.explain.masking import Mask
+from deltaworks.explain.tracing import InputRecord
 from deltaworks.testing import TopologyTestDriver
 from deltaworks.testing.topics import TestInputTopic
+from deltaworks.topology.persons import Person
 from tests.unit.serdes.test_debezium import POSTGRES, envelope, packed, row
 
 
@@ -267,3 +272,51 @@ def test_what_is_written_is_json_of_the_row_however_it_was_read() -> None:
     driver.create_input_topic("in").pipe_raw(key(7), packed({"amount": "BNI="}))
 
     assert driver.produced["updates"][0].value == b'{"amount":"12.34"}'
+
+
+@pytest.mark.parametrize("serde", [Debezium(Customer), DebeziumChanges(Customer)])
+def test_a_person_is_found_in_all_parts_of_a_record(serde: Any) -> None:
+    person = Person.of("u-17")
+    named, other = {"id": 7, "name": "u-17"}, {"id": 7, "name": "u-18"}
+
+    for data in (
+        envelope("u", named, other),
+        envelope("u", other, named),
+        envelope("d", None, named),
+        row(**named),
+        row("true", "d", **named),
+    ):
+        assert person.in_raw(data, serde)
+    assert not person.in_raw(envelope("u", other, other), serde)
+    assert Person.of("7").in_raw(key(7), KEY, is_key=True)
+
+
+def test_what_is_secret_is_in_no_part_of_a_record_that_is_shown() -> None:
+    class Known(msgspec.Struct):
+        id: int
+        name: Annotated[str, Secret()]
+
+    def topology(builder: StreamsBuilder) -> None:
+        builder.table("in", key=KEY, value=Debezium(Known), store="rows").to_delta("known", key="known")
+
+    pipeline = Pipeline(name="masked", topology=topology)
+    mask = Mask(pipeline, pipeline.plan(), b"k")
+    named = {"id": 7, "name": "Ann Smith"}
+    for data in (envelope("u", named, named), envelope("d", None, named), row(**named), row("true", "d", **named)):
+        shown = mask.record(InputRecord("in", 0, 0, 0, key(7), data, (), 0, 0))
+        assert b"Ann" not in (shown.value or b"")
+        assert shown.key == key(7)
+
+
+def test_what_stores_hold_does_not_depend_on_how_rows_were_read() -> None:
+    """So a topic may go from changes to rows, or get another unit, and the stream goes on with its stores."""
+
+    def fingerprint(value: Any) -> Any:
+        builder = StreamsBuilder("same")
+        builder.table("in", key=KEY, value=value, store="rows").to_delta("rows", key="known")
+        return builder.build().fingerprint()
+
+    before = fingerprint(Debezium(Customer))
+
+    assert fingerprint(Debezium(Customer, unit="us", form="row", on_truncate="ignore")) == before
+    assert fingerprint(Json(Customer)) == before
