@@ -277,7 +277,8 @@ def test_what_is_written_is_json_of_the_row_however_it_was_read() -> None:
 @pytest.mark.parametrize("serde", [Debezium(Customer), DebeziumChanges(Customer)])
 def test_a_person_is_found_in_all_parts_of_a_record(serde: Any) -> None:
     person = Person.of("u-17")
-    named, other = {"id": 7, "name": "u-17"}, {"id": 7, "name": "u-18"}
+    named: dict[str, Any] = {"id": 7, "name": "u-17"}
+    other = named | {"name": "u-18"}
 
     for data in (
         envelope("u", named, other),
@@ -301,7 +302,7 @@ def test_what_is_secret_is_in_no_part_of_a_record_that_is_shown() -> None:
 
     pipeline = Pipeline(name="masked", topology=topology)
     mask = Mask(pipeline, pipeline.plan(), b"k")
-    named = {"id": 7, "name": "Ann Smith"}
+    named: dict[str, Any] = {"id": 7, "name": "Ann Smith"}
     for data in (envelope("u", named, named), envelope("d", None, named), row(**named), row("true", "d", **named)):
         shown = mask.record(InputRecord("in", 0, 0, 0, key(7), data, (), 0, 0))
         assert b"Ann" not in (shown.value or b"")
