@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 Form = Literal["any", "envelope", "row"]
 _OPERATIONS = get_args(Op)
+_SEND_WHOLE_ROWS = ("mariadb", "mysql", "sqlserver")
+"""Connectors whose databases have no other `before`."""
 
 
 class _Captured(Generic[T]):
@@ -207,8 +209,8 @@ class DebeziumChanges(_Captured[T]):
     Args:
         type: of the rows.
         whole_before: whether `before` is the whole row. PostgreSQL sends it only if the table has `REPLICA IDENTITY
-            FULL`; without it, Debezium makes up what is not the key, so that `before` is left out. None: it is the
-            whole row, unless the connector is PostgreSQL's or not known.
+            FULL`; without it, Debezium makes up what is not the key, so that `before` is left out. None: it is, if the
+            connector is that of MariaDB, MySQL or SQL Server.
 
     Raises:
         TypeError: JSON cannot hold the type, or it is no row.
@@ -299,7 +301,7 @@ class DebeziumChanges(_Captured[T]):
     def _before(self, data: Bytes | None, column: Column | None, said: Mapping[str, Any]) -> T | None:
         whole = self.whole_before
         if whole is None:
-            whole = said["connector"] not in (None, "postgresql")
+            whole = said["connector"] in _SEND_WHOLE_ROWS
         if data is None or not whole or not self._rows.is_whole(data):
             return None
         row: T = self._rows.row(data, None, column)
