@@ -20,7 +20,7 @@ def tables(job: str) -> list[TableSchema]:
 
 
 def test_all_jobs_are_here() -> None:
-    assert " ".join(JOBS) == "ads clicks deliveries enrichment fraud inventory invoices orders wordcount"
+    assert " ".join(JOBS) == "ads clicks customers deliveries enrichment fraud inventory invoices orders wordcount"
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -18,7 +18,7 @@ from tests.hosts.replays import assert_same, replay_host, run_with_kills, steps_
 from tests.unit.jobs.recomputing import rows_of
 
 JOBS = {"wordcount": 500, "clicks": 800, "enrichment": 1500, "invoices": 1200, "inventory": 1200, "fraud": 1500}
-JOBS |= {"orders": 1200, "ads": 1000, "deliveries": 800}
+JOBS |= {"orders": 1200, "ads": 1000, "deliveries": 800, "customers": 700}
 
 
 def streamed(job: str, home: Path, seed: int) -> InProcessStream:

@@ -14,13 +14,15 @@ from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import table_source
 from deltaworks.dsl.materialized import Materialized, Stored, store_spec
-from deltaworks.dsl.mistakes import Handle, check_choice, check_reads, need_topics
+from deltaworks.dsl.mistakes import Handle, check_choice, check_reads, check_rows, need_topics
 from deltaworks.dsl.optimize import merge_exchanges, with_one_store
 from deltaworks.dsl.point import Point, Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier
 from deltaworks.dsl.shown import collected
 from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.errors import TopologyError
+from deltaworks.serdes import Debezium
+from deltaworks.serdes.base import onward
 from deltaworks.topology.checks import check
 from deltaworks.topology.nodes import ProcessorNode, Source, TableSource
 from deltaworks.topology.nodes.sources import OnNull
@@ -151,9 +153,9 @@ class StreamsBuilder(Handle):
         Args:
             topic: its name.
             key: type or serde of the keys.
-            value: type or serde of the values.
+            value: type or serde of the values. `Debezium(Row)` reads the changes of a database's table.
             store: name of its store; part of the pipeline's state, so keep it. A table that is neither joined nor
-                grouped needs none.
+                grouped needs none, unless `Debezium` reads it.
             timestamp_extractor: `(record, partition_time_ms) -> timestamp_ms`; None: the record's own timestamp.
             offset_reset: where a new pipeline begins to read; None: the host's setting.
             name: name of the node.
@@ -163,10 +165,15 @@ class StreamsBuilder(Handle):
         """
         where = call_site()
         kept = Materialized.of(store)
+        check_rows(self._graph, value, operator="table", where=where)
         named = replace(kept, name=self._graph.store_name(kept.name, f"{topic}-"))
         at = self._source((topic,), key, value, name, "table", _Reads(timestamp_extractor, offset_reset))
         node = self._graph.name_of(f"{name}-table-source" if name else None, "KTABLE-SOURCE-")
         table: KTable[K, V] = table_source(at, node, kept, named, operator="table", where=where)
+        if isinstance(value, Debezium):
+            # Without its rows, the null after a deletion would be a second one.
+            self._graph.materialize(node)
+            self._graph.change(node, deletes_once=True)
         return table
 
     def global_table(
@@ -196,6 +203,7 @@ class StreamsBuilder(Handle):
         """
         where = call_site()
         graph, kept = self._graph, Materialized.of(store)
+        check_rows(graph, value, operator="global_table", where=where)
         if kept.history is not None:
             graph.report("global_table cannot have a history.", where, "leave history=... out, or read it as a table")
         named = replace(kept, name=graph.store_name(kept.name, f"{topic}-"), history=None, caching=False)
@@ -332,4 +340,4 @@ class StreamsBuilder(Handle):
             graph.add(node)
         if operator == "stream":
             graph.streams.setdefault(read, node)
-        return Point(graph, node.name, key_serde, value_serde)
+        return Point(graph, node.name, key_serde, onward(value_serde))

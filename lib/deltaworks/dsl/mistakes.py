@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from deltaworks.dsl.graph import Graph, call_site
 from deltaworks.errors import Problem
+from deltaworks.serdes import DebeziumChanges
+from deltaworks.serdes.type_names import type_name
 from deltaworks.topology.durations import wrong_duration
 from deltaworks.topology.java_names import instead
 from deltaworks.topology.nodes.base import Origin
@@ -233,6 +235,17 @@ def check_reads(graph: Graph, extractor: Any, offset_reset: Any, *, operator: st
             f"{operator}: offset_reset is 'earliest' or 'latest', not {offset_reset!r}.",
             where,
             "leave it out, and the host decides",
+        )
+
+
+def check_rows(graph: Graph, value: Any, *, operator: str, where: Origin) -> None:
+    """Reports changes of rows where a table needs rows: a deletion would be one more row."""
+    if isinstance(value, DebeziumChanges):
+        kind = type_name(value.row)
+        graph.report(
+            f"{operator} keeps rows, and DebeziumChanges({kind}) reads changes of rows.",
+            where,
+            f"value=Debezium({kind}), or stream(..., value=DebeziumChanges({kind}))",
         )
 
 

@@ -5,6 +5,9 @@ A null key or value stays null and never reaches a serde; called with None, each
 
 from deltaworks.serdes.avro.serde import Avro
 from deltaworks.serdes.base import Serde
+from deltaworks.serdes.debezium.changes import RowChange
+from deltaworks.serdes.debezium.key import DebeziumKey
+from deltaworks.serdes.debezium.serde import Debezium, DebeziumChanges
 from deltaworks.serdes.inference import serde_for
 from deltaworks.serdes.json import Json
 from deltaworks.serdes.json_schema import JsonSchema
@@ -19,6 +22,9 @@ __all__ = [
     "Boolean",
     "Bytes",
     "ConnectDecimal",
+    "Debezium",
+    "DebeziumChanges",
+    "DebeziumKey",
     "DecimalText",
     "Double",
     "Float",
@@ -28,6 +34,7 @@ __all__ = [
     "ListOf",
     "Long",
     "Protobuf",
+    "RowChange",
     "Serde",
     "SessionWindowed",
     "Short",

@@ -15,6 +15,11 @@ def is_serde(given: Any) -> TypeGuard[Serde[Any]]:
     return hasattr(given, "serialize") and hasattr(given, "deserialize")
 
 
+def onward(serde: Any) -> Any:
+    """The serde of values after their source: another one if this one is only for reading (`Debezium`)."""
+    return serde.onward() if hasattr(serde, "onward") else serde
+
+
 class Serde(Protocol[T]):
     """Serializes and deserializes one type.
 

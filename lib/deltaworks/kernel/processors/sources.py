@@ -33,6 +33,7 @@ def table_source(node: TableSource, wiring: Wiring) -> Process:
     name, store = node.name, wiring.table_store(node.store)
     failed, drop, keep = wiring.context.failed, wiring.context.drop, keeper(node, store, wiring)
     cache_key, freeze, thaw, entries = store.codec.cache_key, store.codec.freeze, store.codec.thaw, store.entries
+    deletes_once = node.deletes_once
     # With a record cache the commit finds the old value.
     wants_old = node.old_values and not store.spec.cached
 
@@ -41,6 +42,8 @@ def table_source(node: TableSource, wiring: Wiring) -> Process:
             return drop()
         try:
             entry_key = key if cache_key is None else cache_key(key)
+            if deletes_once and value is None and entries.get(entry_key)[0] is None:
+                return drop()
             kept = value if freeze is None or value is None else freeze(value)
             old = entries.get(entry_key)[0] if wants_old else None
             if old is not None and thaw is not None:

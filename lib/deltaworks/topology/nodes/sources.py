@@ -65,3 +65,6 @@ class Source(Node):
 @dataclass(frozen=True, kw_only=True)
 class TableSource(Table):
     """Turns records into updates of a table: last offset wins, null key dropped, null value deletes."""
+
+    deletes_once: bool = False
+    """A deletion of a row that is not there is dropped: its source says each deletion twice."""

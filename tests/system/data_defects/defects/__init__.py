@@ -8,6 +8,7 @@ from tests.support.data_defects import Defect
 from tests.system.data_defects.defects import (
     ads,
     clicks,
+    customers,
     deliveries,
     enrichment,
     fraud,
@@ -21,6 +22,7 @@ DEFECTS: Mapping[str, Sequence[Defect]] = {
     "wordcount": wordcount.DEFECTS,
     "clicks": clicks.DEFECTS,
     "enrichment": enrichment.DEFECTS,
+    "customers": customers.DEFECTS,
     "deliveries": deliveries.DEFECTS,
     "invoices": invoices.DEFECTS,
     "inventory": inventory.DEFECTS,
