@@ -1,4 +1,4 @@
-"""OpenSearch of the stack, as a sink uses it: documents with versions of its own, so that a repetition changes nothing."""
+"""OpenSearch of the stack, as a sink uses it: documents have versions, so that a repetition changes nothing."""
 
 from __future__ import annotations
 

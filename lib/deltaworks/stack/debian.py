@@ -2,7 +2,7 @@
 
 apt downloads them with folders of its own and checks their signatures, by the machine's configuration: sources, proxy,
 keys. What it has downloaded is kept once per user (`Settings.cache`), with the SHA-256 of each package, which is
-compared whenever it is used again. Packages that the system has installed are not downloaded: it has their files.
+compared whenever it is used again. What they need and the system has is not downloaded.
 """
 
 from __future__ import annotations
@@ -105,10 +105,11 @@ def _download(settings: Settings, packages: Sequence[str], folder: Path) -> Path
     apt = ["apt-get", "-q", "-y", *(text for key, value in options.items() for text in ("-o", f"{key}={value}"))]
     hint = "sources, proxy and keys are those of apt on this machine: does `apt-get update` work?"
     _run([*apt, "update"], settings, hint)
-    _run([*apt, "--download-only", "--no-install-recommends", "install", *packages], settings, hint)
+    install = [*apt, "--download-only", "--no-install-recommends", "--reinstall", "install"]
+    _run([*install, *packages], settings, hint)
     debs = sorted(archives.glob("*.deb"))
     if not debs:
-        raise StackError(f"apt has downloaded nothing for {', '.join(packages)}.", hint="they may be installed already")
+        raise StackError(f"apt has downloaded nothing for {', '.join(packages)}.", hint=hint)
     shutil.rmtree(archives / "partial")
     (archives / "lock").unlink(missing_ok=True)
     sums = "".join(f"{sha256_of(deb)}  {deb.name}\n" for deb in debs)
