@@ -76,6 +76,7 @@ connector = DebeziumMariaDb(
     partitions=1,
     replication=1,
     poll_interval=timedelta(milliseconds=100),
+    config={{"connect.keep.alive.interval.ms": 1000}},
 )
 """
 TABLE = "CREATE TABLE orders (id INT PRIMARY KEY, item VARCHAR(20) NOT NULL, amount DECIMAL(10, 2))"
