@@ -202,8 +202,8 @@ class NativeHost:
                 from deltaworks.stack import opensearch
 
                 return Launch(
-                    command=opensearch.command(self.settings),
-                    environment=opensearch.environment(self.settings, self.components),
+                    command=opensearch.command(self.settings, self.components, component),
+                    environment=opensearch.environment(self.settings),
                     user=opensearch.server_user(),
                 )
             case "seaweedfs":

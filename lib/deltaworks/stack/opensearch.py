@@ -23,7 +23,7 @@ from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
 from deltaworks.stack import other_user, pages
-from deltaworks.stack.components import Components, Report
+from deltaworks.stack.components import Component, Components, Report
 from deltaworks.stack.jars import ensure_cached, read_lock
 from deltaworks.stack.java import Java, find_java
 
@@ -31,7 +31,7 @@ NAME = "opensearch"
 _LOOPBACK = "127.0.0.1"
 _HIGHEST = 65_535
 _TIMEOUT_S = 5
-_FILES = ("jvm.options", "log4j2.properties", "opensearch.yml")
+_FILES = ("log4j2.properties", "opensearch.yml")
 _STAMP = ".complete"
 
 
@@ -84,24 +84,30 @@ def url(settings: Settings) -> str:
     return f"http://{_LOOPBACK}:{settings.opensearch_port}"
 
 
-def command(settings: Settings) -> list[str]:
-    """The command that starts the server: a script, which becomes Java."""
-    return [str(_program(settings) / "bin" / "opensearch")]
-
-
-def environment(settings: Settings, components: Components) -> dict[str, str]:
-    """All variables of its process.
+def command(settings: Settings, components: Components, component: Component) -> list[str]:
+    """The command that starts the server.
 
     Raises:
         ConfigurationError: no Java is usable.
     """
+    lines = (settings.infra / NAME / "jvm.options").read_text().splitlines()
+    return [
+        str(find_java(settings, components.java_versions).executable),
+        *(line for line in lines if line and not line.startswith("#")),
+        f"-Djava.io.tmpdir={_temporary(settings)}",
+        f"-Dopensearch.path.home={_program(settings)}",
+        f"-Dopensearch.path.conf={_configuration(settings)}",
+        *("-cp", f"{_program(settings)}/lib/*", *component.command),
+    ]
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """All variables of its process."""
     return {
         "PATH": os.defpath,
         "HOME": str(settings.opensearch),
         "LC_ALL": "C.UTF-8",
-        "OPENSEARCH_JAVA_HOME": str(find_java(settings, components.java_versions).home),
-        "OPENSEARCH_PATH_CONF": str(_configuration(settings)),
-        "OPENSEARCH_TMPDIR": str(_temporary(settings)),
+        "TMPDIR": str(_temporary(settings)),
     }
 
 

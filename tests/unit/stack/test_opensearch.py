@@ -135,8 +135,10 @@ def test_it_takes_the_next_port_for_itself(settings: Settings) -> None:
         prepare(replace(settings, opensearch_port=65_535))
 
 
-def test_it_gets_no_variable_of_the_user(settings: Settings) -> None:
-    assert set(opensearch.environment(settings, read_components(settings.infra))) == {
-        *("PATH", "HOME", "LC_ALL"),
-        *("OPENSEARCH_JAVA_HOME", "OPENSEARCH_PATH_CONF", "OPENSEARCH_TMPDIR"),
-    }
+def test_it_gets_no_variable_of_the_user_and_has_a_folder_for_temporary_files(settings: Settings) -> None:
+    launch = NativeHost.of(settings).launch(read_components(settings.infra).by_name["opensearch"])
+
+    assert set(launch.environment) == {"PATH", "HOME", "LC_ALL", "TMPDIR"}
+    assert launch.command[0] == "/java/bin/java"
+    assert f"-Djava.io.tmpdir={settings.opensearch}/tmp" in launch.command
+    assert not [word for word in launch.command if word.startswith("#") or not word]
