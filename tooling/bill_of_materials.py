@@ -113,8 +113,8 @@ def _jars(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Component]
     for module, jar in jars.items():
         licence = table.get(module.group, {}).get("licence", UNKNOWN)
         purl = f"pkg:maven/{module.group}/{module.artifact}@{module.version}"
-        if module.classifier:
-            purl += f"?classifier={module.classifier}&type={module.extension}"
+        if not module.is_jar:
+            purl += f"?{f'classifier={module.classifier}&' if module.classifier else ''}type={module.extension}"
         name = f"{module.group}:{module.artifact}"
         found.append(_component("library", name, module.version, purl, licence, (jar.sha256,)))
     return found

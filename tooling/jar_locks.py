@@ -47,7 +47,7 @@ def make_lock(settings: Settings, name: str, report: Report) -> JarSet:
         folder = Path(temporary)
         modules = [Module.parse(text) for text in wanted.modules]
         download(java, settings, modules, into=folder, transitive=wanted.transitive, report=report)
-        others = {module.file_name: module for module in modules if module.classifier}
+        others = {module.file_name: module for module in modules if not module.is_jar}
         found = [locked(file, others.get(file.name)) for file in folder.iterdir() if file.is_file()]
         return JarSet(name, tuple(sorted(found, key=lambda jar: jar.module)))
 

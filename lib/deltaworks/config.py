@@ -65,7 +65,7 @@ from deltaworks.errors import ConfigurationError
 FILE = "deltaworks.toml"
 ENVIRONMENT = "DELTAWORKS_ENVIRONMENT"
 PROJECT = "DELTAWORKS_PROJECT"
-_PATHS = frozenset({"home", "cache", "postgres_bin", "java_home", "ivy_settings", "hadoop_conf_dir"})
+_PATHS = frozenset({"home", "cache", "postgres_bin", "mariadb_bin", "java_home", "ivy_settings", "hadoop_conf_dir"})
 KEYS: Mapping[str, str] = {
     "postgres_bin": "POSTGRES_BIN",
     "java_home": "JAVA_HOME",
@@ -81,6 +81,7 @@ KEYS: Mapping[str, str] = {
         *("max_bytes_per_batch", "query_memory_mb", "query_frame_mb", "query_seconds"),
         *("start_offsets", "run_from", "supervisor", "docs_url", "tables", "storage", "schema_registry_port"),
         *("serve_stores", "connect_port", "connect_plugins", "metrics"),
+        *("source_postgres_port", "source_mariadb_port", "mariadb_bin", "opensearch_port"),
     )
 }
 """Key of a setting in the file -> its environment variable. The names of the keys are those of `Settings`."""

@@ -152,7 +152,7 @@ def _close(settings: Settings) -> None:
     for folder in settings.private:
         folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
     for part in _ours(settings):
-        if part != settings.postgres:  # it belongs to its server, and was created closed
+        if part not in settings.of_servers:  # they belong to their servers, and were created closed
             _chmod(part, _PRIVATE_FOLDER if part.is_dir() else _PRIVATE_FILE)
     for folder in (settings.logs, settings.airflow):
         for file in _files_in(folder):

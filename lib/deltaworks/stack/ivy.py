@@ -46,12 +46,19 @@ class Module:
 
     @classmethod
     def parse(cls, text: str) -> Module:
-        """Parses `group:artifact:version` or `group:artifact:version:extension:classifier`."""
+        """Parses `group:artifact:version`, and then `:extension` and `:classifier` if it is not the jar."""
         return cls(*text.split(":"))
 
     def __str__(self) -> str:
         named = f"{self.group}:{self.artifact}:{self.version}"
-        return f"{named}:{self.extension}:{self.classifier}" if self.classifier else named
+        if self.is_jar:
+            return named
+        return f"{named}:{self.extension}:{self.classifier}".rstrip(":")
+
+    @property
+    def is_jar(self) -> bool:
+        """Whether it is the jar of its module, no other file."""
+        return self.extension == "jar" and not self.classifier
 
     @property
     def file_name(self) -> str:
@@ -144,12 +151,11 @@ def _ivy_xml(modules: Sequence[Module], transitive: bool) -> str:
 
 def _artifact_xml(module: Module) -> str:
     """Which file of a module is meant, if it is not its jar."""
-    if not module.classifier:
+    if module.is_jar:
         return ""
-    return (
-        f'<artifact name={quoteattr(module.artifact)} type="{_OTHER}" ext={quoteattr(module.extension)}'
-        f" m:classifier={quoteattr(module.classifier)}/>"
-    )
+    classifier = f" m:classifier={quoteattr(module.classifier)}" if module.classifier else ""
+    name, extension = quoteattr(module.artifact), quoteattr(module.extension)
+    return f'<artifact name={name} type="{_OTHER}" ext={extension}{classifier}/>'
 
 
 def _ivy_jar() -> Path:

@@ -21,7 +21,18 @@ from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.files import alone
 from deltaworks.names import FILE
 from deltaworks.settings import Settings
-from deltaworks.stack import airflow, connect, ports, runner, schema_registry, seaweedfs, spark
+from deltaworks.stack import (
+    airflow,
+    connect,
+    opensearch,
+    ports,
+    runner,
+    schema_registry,
+    seaweedfs,
+    source_mariadb,
+    source_postgres,
+    spark,
+)
 from deltaworks.stack.components import Component, Report
 from deltaworks.stack.credentials import Credentials
 from deltaworks.stack.native import NativeHost
@@ -66,6 +77,12 @@ class Stack:
     """The login for Kafka Connect, if it is among them."""
     spark: Credentials | None
     """The secret of the Spark cluster, if it is among them."""
+    source_postgres: Credentials | None
+    """The application's login for the PostgreSQL whose changes connectors read, if it is among them."""
+    source_mariadb: Credentials | None
+    """Likewise for the MariaDB."""
+    opensearch: str | None
+    """Where clients reach OpenSearch, if it is among them."""
     seconds: float
     """Duration of the call."""
 
@@ -131,6 +148,7 @@ def up(
         schemas = schema_registry.credentials(settings) if any(c.ready == "schemas" for c in chosen) else None
         worker = connect.credentials(settings) if any(c.ready == "connect" for c in chosen) else None
         secret = spark.credentials(settings) if any(c.ready == "spark" for c in chosen) else None
+        names = {component.name for component in chosen}
         try:
             _prepare(host, new, report)
             if new:
@@ -156,6 +174,9 @@ def up(
         schema_registry=schemas,
         connect=worker,
         spark=secret,
+        source_postgres=source_postgres.credentials(settings) if source_postgres.NAME in names else None,
+        source_mariadb=source_mariadb.credentials(settings) if source_mariadb.NAME in names else None,
+        opensearch=opensearch.url(settings) if opensearch.NAME in names else None,
         seconds=clock.ticks_s() - begin,
     )
 

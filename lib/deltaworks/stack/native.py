@@ -1,7 +1,7 @@
 """Answers the questions of the runner and `up` about each component on this machine, with one `match` per question.
 
 The answers are in `kafka.py`, `postgres.py`, `airflow.py`, `seaweedfs.py`, `schema_registry.py`, `connect.py`,
-`spark.py` and `sql`.
+`spark.py`, `source_postgres.py`, `source_mariadb.py`, `opensearch.py` and `sql`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from deltaworks.stack import ports
 from deltaworks.stack.components import Component, Components, Report, read_components
 
 if TYPE_CHECKING:
+    from deltaworks.stack import postgres_server
     from deltaworks.stack.kafka import Broker
 
 _VARIABLES = {
@@ -35,6 +36,9 @@ _VARIABLES = {
     "s3_port": "DELTAWORKS_S3_PORT=<port>",
     "schema_registry_port": "DELTAWORKS_SCHEMA_REGISTRY_PORT=<port>",
     "connect_port": "DELTAWORKS_CONNECT_PORT=<the first of two ports>",
+    "source_postgres_port": "DELTAWORKS_SOURCE_POSTGRES_PORT=<port>",
+    "source_mariadb_port": "DELTAWORKS_SOURCE_MARIADB_PORT=<port>",
+    "opensearch_port": "DELTAWORKS_OPENSEARCH_PORT=<the first of two ports>",
     "spark_port": "DELTAWORKS_SPARK_PORT=<the first of six ports>",
 }
 
@@ -81,6 +85,10 @@ class NativeHost:
             from deltaworks.stack import spark
 
             return spark.ports(self.settings, component.node)
+        if component.software == "opensearch":
+            from deltaworks.stack import opensearch
+
+            return opensearch.ports(self.settings)
         return tuple(getattr(self.settings, name) for name in component.ports)
 
     def _broker(self, component: Component) -> Broker:
@@ -91,6 +99,15 @@ class NativeHost:
         from deltaworks.stack import kafka
 
         return kafka.only_broker(self.settings)
+
+    def _postgres(self, component: Component) -> postgres_server.Server:
+        if component.software == "source-postgres":
+            from deltaworks.stack import source_postgres
+
+            return source_postgres.server(self.settings)
+        from deltaworks.stack import postgres
+
+        return postgres.server(self.settings)
 
     def require_room_and_ports(self, component: Component) -> None:
         """Raises `StackError`, which names the folder or a port's holder, if the component could not run here."""
@@ -119,10 +136,18 @@ class NativeHost:
                 from deltaworks.stack import kafka
 
                 kafka.prepare(self.settings, self.components, self._broker(component), report)
-            case "postgres":
-                from deltaworks.stack import postgres
+            case "postgres" | "source-postgres":
+                from deltaworks.stack import postgres_server
 
-                postgres.prepare(self.settings, report)
+                postgres_server.prepare(self._postgres(component), report)
+            case "mariadb":
+                from deltaworks.stack import source_mariadb
+
+                source_mariadb.prepare(self.settings, report)
+            case "opensearch":
+                from deltaworks.stack import opensearch
+
+                opensearch.prepare(self.settings, self.components, report)
             case "seaweedfs":
                 from deltaworks.stack import seaweedfs
 
@@ -156,13 +181,30 @@ class NativeHost:
 
                 command = kafka.command(self.settings, self.components, self._broker(component))
                 return Launch(command=command, environment=self.settings.process_environment())
-            case "postgres":
-                from deltaworks.stack import postgres
+            case "postgres" | "source-postgres":
+                from deltaworks.stack import postgres_server
+
+                software = self.components.software[component.software]
+                return Launch(
+                    command=postgres_server.command(self._postgres(component), software),
+                    environment=postgres_server.environment(),
+                    user=postgres_server.server_user(),
+                )
+            case "mariadb":
+                from deltaworks.stack import source_mariadb
 
                 return Launch(
-                    command=postgres.command(self.settings, self.components.software["postgres"]),
-                    environment=postgres.environment(),
-                    user=postgres.server_user(),
+                    command=source_mariadb.command(self.settings, self.components.software["mariadb"]),
+                    environment=source_mariadb.environment(self.settings),
+                    user=source_mariadb.server_user(),
+                )
+            case "opensearch":
+                from deltaworks.stack import opensearch
+
+                return Launch(
+                    command=opensearch.command(self.settings, self.components, component),
+                    environment=opensearch.environment(self.settings),
+                    user=opensearch.server_user(),
                 )
             case "seaweedfs":
                 from deltaworks.stack import seaweedfs
@@ -216,10 +258,18 @@ class NativeHost:
                 from deltaworks.stack import kafka
 
                 return kafka.is_ready(self._broker(component))
-            case "login":
-                from deltaworks.stack import postgres
+            case "login" if component.software == "mariadb":
+                from deltaworks.stack import source_mariadb
 
-                return postgres.accepts_login(self.settings)
+                return source_mariadb.accepts_login(self.settings)
+            case "login":
+                from deltaworks.stack import postgres_server
+
+                return postgres_server.accepts_login(self._postgres(component))
+            case "search":
+                from deltaworks.stack import opensearch
+
+                return opensearch.answers(self.settings)
             case "http":
                 from deltaworks.stack import airflow
 
@@ -269,10 +319,11 @@ class NativeHost:
         """
         entry = Registered(name=component.name, kind="", pid=pid, started_s=started_s, command=(), log="")
         found = entry.members()
-        if component.software == "postgres":
-            from deltaworks.stack import postgres
+        if component.software in ("postgres", "source-postgres"):
+            from deltaworks.stack import postgres_server
 
-            found += [process for process in postgres.server_processes(self.settings) if process not in found]
+            of_server = postgres_server.server_processes(self._postgres(component))
+            found += [process for process in of_server if process not in found]
         return found
 
 

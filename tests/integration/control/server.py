@@ -16,9 +16,9 @@ import psutil
 import psycopg
 
 from deltaworks.settings import Settings
-from deltaworks.stack import tether
+from deltaworks.stack import postgres, tether
 from deltaworks.stack.ports import free_ports
-from deltaworks.stack.postgres import find_binaries, server_user
+from deltaworks.stack.postgres_server import find_binaries, server_user
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Server:
 
     def __post_init__(self) -> None:
         self._user = server_user()
-        self._binaries = find_binaries(Settings.from_environment()).folder
+        self._binaries = find_binaries(postgres.server(Settings.from_environment())).folder
         self.folder.chmod(0o755)
         data = self.folder / "data"
         data.mkdir(mode=0o700)

@@ -24,7 +24,7 @@ from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack.certificates import Authority
 from deltaworks.stack.ports import free_ports
-from deltaworks.stack.postgres import server_user
+from deltaworks.stack.postgres_server import server_user
 from tests.support import debian
 from tests.support.live_stack import reachable
 

@@ -17,11 +17,21 @@ from deltaworks import config, home
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.kafka import permissions
 from deltaworks.settings import Settings
-from deltaworks.stack import connect, connect_plugins, ports, secured_kafka
+from deltaworks.stack import (
+    connect,
+    connect_plugins,
+    ports,
+    postgres_server,
+    secured_kafka,
+    source_mariadb,
+    source_postgres,
+)
 from deltaworks.stack.components import Component, read_components
 from deltaworks.stack.java import Java
 from deltaworks.stack.native import NativeHost
 from tests.support.live_stack import free_pair
+
+SOURCES = ("DELTAWORKS_CONNECT_SOURCE_POSTGRES_PASSWORD", "DELTAWORKS_CONNECT_SOURCE_MARIADB_PASSWORD")
 
 
 @pytest.fixture
@@ -181,7 +191,38 @@ def test_a_worker_gets_variables_of_connectors_and_none_of_ours(
     launch = NativeHost.of(prepared(settings)).launch(worker(settings, "connect"))
 
     assert launch.environment["DELTAWORKS_CONNECT_PG_PASSWORD"] == "s3cret"
-    assert [name for name in launch.environment if name.startswith("DELTAWORKS_")] == ["DELTAWORKS_CONNECT_PG_PASSWORD"]
+    assert {name for name in launch.environment if name.startswith("DELTAWORKS_")} == {
+        "DELTAWORKS_CONNECT_PG_PASSWORD",
+        *SOURCES,
+    }
+
+
+def test_a_worker_has_the_passwords_of_the_homes_databases_before_they_are_started(settings: Settings) -> None:
+    launch = NativeHost.of(prepared(settings)).launch(worker(settings, "connect"))
+
+    postgres = postgres_server.passwords(source_postgres.server(settings))
+    mariadb = source_mariadb.passwords(settings)
+    assert [launch.environment[name] for name in SOURCES] == [postgres["cdc"], mariadb["cdc"]]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (settings.source_pgpass, settings.source_options)} == {0o600}
+    others = [word for each in (postgres, mariadb) for user, word in each.items() if user != "cdc"]
+    assert len(others) == 4
+    assert not [word for word in others if word in str((launch.command, launch.environment))]
+
+
+def test_passwords_that_are_lost_are_not_made_up_for_a_database_that_has_others(settings: Settings) -> None:
+    home.make(settings)
+    (settings.source_postgres / "data").mkdir(parents=True)
+
+    launch = NativeHost.of(prepared(settings)).launch(worker(settings, "connect"))
+
+    assert not settings.source_pgpass.exists()
+    assert [name for name in SOURCES if name in launch.environment] == [SOURCES[1]]
+
+
+def test_what_the_user_says_of_a_database_wins(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SOURCES[0], "theirs")
+
+    assert connect.environment(prepared(settings))[SOURCES[0]] == "theirs"
 
 
 def test_two_workers_are_one_group_and_have_a_port_each(settings: Settings) -> None:
