@@ -114,6 +114,7 @@ class AuthorSinks:
                     )
                 self.refused += refused
                 writer.prepare()
+            reach("sink.written")
         return []
 
     def commit(self) -> None:
