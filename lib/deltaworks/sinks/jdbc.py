@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, assert_never
 
+import msgspec
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -88,7 +89,9 @@ class JdbcWriter:
                 )
             connection.execute(sa.update(self._progress).where(mine).values(generation=self._task.generation))
             found = connection.execute(
-                sa.select(self._progress.c.batch, self._progress.c.intent).where(self._progress.c.id == self._task.id)
+                sa.select(self._progress.c.batch, self._progress.c.intent)
+                .where(self._progress.c.id == self._task.id)
+                .with_for_update()
             ).one()
         except exc.SQLAlchemyError as error:
             raise _failed(self._sink, "cannot be asked what is committed", error) from error
@@ -115,7 +118,10 @@ class JdbcWriter:
                 ]
                 self._connection.execute(sa.delete(self._table).where(where), keys)
             if upserts:
-                self._connection.execute(self._statement(), self._cells(upserts))
+                insert = sa.insert(self._table)
+                if self._sink.mode == "upsert":
+                    insert = upsert(self._table, self._rows.key_names, is_mysql=self._is_mysql)
+                self._connection.execute(insert, self._cells(upserts))
             self._connection.execute(
                 sa.update(self._progress)
                 .where(self._progress.c.id == self._task.id)
@@ -152,38 +158,23 @@ class JdbcWriter:
     def _keys(self, records: Sequence[SinkRecord[Any, Any]]) -> list[tuple[Any, ...]]:
         """The cells that identify the rows of records."""
         cells = dict(self._rows.cells(records))
-        columns = [self._written(name, cells[name]) for name in self._rows.key_names]
+        columns = [self._written(cells[name]) for name in self._rows.key_names]
         return list(zip(*columns, strict=True))
 
     def _cells(self, records: Sequence[SinkRecord[Any, Any]]) -> list[dict[str, Any]]:
-        columns = {name: self._written(name, array) for name, array in self._rows.cells(records)}
+        columns = {name: self._written(array) for name, array in self._rows.cells(records)}
         if self._sink.timestamp_column is not None:
             of_records = times([record.timestamp_ms for record in records])
-            columns[self._sink.timestamp_column] = self._written(self._sink.timestamp_column, of_records)
+            columns[self._sink.timestamp_column] = self._written(of_records)
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    def _written(self, name: str, array: pa.Array) -> list[Any]:
+    def _written(self, array: pa.Array) -> list[Any]:
         cells: list[Any] = (
             array.to_pylist(maps_as_pydicts="strict") if pa.types.is_nested(array.type) else (array.to_pylist())
         )
         if pa.types.is_timestamp(array.type) and self._is_mysql:  # DATETIME has no zone
             return [None if cell is None else cell.replace(tzinfo=None) for cell in cells]
         return cells
-
-    def _statement(self) -> Any:
-        if self._sink.mode == "append":
-            return sa.insert(self._table)
-        keys, rest = self._rows.key_names, [c.name for c in self._table.c if c.name not in self._rows.key_names]
-        if self._is_mysql:
-            into = mysql.insert(self._table)
-            new = {name: into.inserted[name] for name in rest or keys[:1]}
-            return into.on_duplicate_key_update(new)
-        insert = postgresql.insert(self._table)
-        if not rest:
-            return insert.on_conflict_do_nothing(index_elements=list(keys))
-        return insert.on_conflict_do_update(
-            index_elements=list(keys), set_={name: insert.excluded[name] for name in rest}
-        )
 
     def _insert_once(self, name: str) -> Any:
         row = {"id": name, "generation": 0, "batch": _NONE_YET, "intent": ""}
@@ -246,12 +237,24 @@ class JdbcWriter:
             case Member(value):
                 return self._type(value, in_key=in_key)
             case Listed() | Mapped() | Nested():
-                return mysql.JSON() if self._is_mysql else postgresql.JSONB()
+                return mysql.JSON(none_as_null=True) if self._is_mysql else postgresql.JSONB(none_as_null=True)
             case _:
                 assert_never(column)
 
     def _instant(self) -> sa.types.TypeEngine[Any]:
         return mysql.DATETIME(fsp=6) if self._is_mysql else postgresql.TIMESTAMP(timezone=True)
+
+
+def upsert(table: sa.Table, keys: Sequence[str], *, is_mysql: bool) -> Any:
+    """A statement that inserts a row, or gives the row of the key its values."""
+    rest = [column.name for column in table.c if column.name not in keys]
+    if is_mysql:
+        into = mysql.insert(table)
+        return into.on_duplicate_key_update({name: into.inserted[name] for name in rest or keys[:1]})
+    insert = postgresql.insert(table)
+    if not rest:
+        return insert.on_conflict_do_nothing(index_elements=list(keys))
+    return insert.on_conflict_do_update(index_elements=list(keys), set_={name: insert.excluded[name] for name in rest})
 
 
 def engine(sink: JdbcTable) -> sa.Engine:
@@ -279,7 +282,13 @@ def engine(sink: JdbcTable) -> sa.Engine:
         options = {"options": f"-c idle_in_transaction_session_timeout={IDLE_S * 1000}", "connect_timeout": 10}
     try:
         made = sa.create_engine(
-            url, pool_size=1, max_overflow=0, pool_pre_ping=True, connect_args=options, hide_parameters=True
+            url,
+            pool_size=1,
+            max_overflow=0,
+            pool_pre_ping=True,
+            connect_args=options,
+            hide_parameters=True,
+            json_serializer=lambda cell: msgspec.json.encode(cell).decode(),
         )
     except ModuleNotFoundError as error:
         raise ConfigurationError(
@@ -346,19 +355,19 @@ def _fills_itself(column: Mapping[str, Any]) -> bool:
 
 _KINDS: tuple[tuple[type[sa.types.TypeEngine[Any]], ...], ...] = (
     (sa.Boolean, mysql.TINYINT),
-    (sa.BigInteger,),
+    (sa.Integer,),
     (sa.Double, mysql.DOUBLE),
     (sa.DateTime,),
     (sa.Date,),
     (sa.JSON,),
-    (sa.LargeBinary, sa.types._Binary),
+    (sa.LargeBinary, sa.BINARY, sa.VARBINARY),
     (sa.String,),
 )
-"""Types that hold the same values; a type that is narrower than ours is not among them."""
+"""Types of one kind. A text or an integer may be shorter than ours: that is the author's own limit."""
 
 
 def _fits(ours: sa.types.TypeEngine[Any], there: sa.types.TypeEngine[Any]) -> bool:
-    """Whether a column takes every value that we write."""
+    """Whether a column takes the values that we write."""
     if isinstance(ours, sa.Numeric) and not isinstance(ours, sa.Float):
         if not isinstance(there, sa.Numeric) or isinstance(there, sa.Float):
             return False
@@ -368,7 +377,7 @@ def _fits(ours: sa.types.TypeEngine[Any], there: sa.types.TypeEngine[Any]) -> bo
         return whole and (there.scale or 0) >= (ours.scale or 0)
     if isinstance(there, sa.DateTime) and isinstance(ours, sa.DateTime):
         return bool(there.timezone) == bool(ours.timezone)
-    if isinstance(there, sa.Numeric) and not isinstance(there, sa.Float) and isinstance(ours, sa.BigInteger):
+    if isinstance(there, sa.Numeric) and not isinstance(there, sa.Float) and isinstance(ours, sa.Integer):
         return there.precision is None or there.precision - (there.scale or 0) >= 19
     for kinds in _KINDS:
         if isinstance(ours, kinds):
