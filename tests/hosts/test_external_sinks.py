@@ -98,6 +98,7 @@ def letters_of(stream: InProcessStream, settings: Settings) -> tuple[list[bytes 
     """Keys in the topic; keys, operators and offsets in the table."""
     with duckdb_connection(settings.tables) as tables:
         rows = tables.execute("SELECT decode(key), operator, message FROM letters ORDER BY ALL").fetchall()
+    assert stream.kafka is not None
     return sorted(record.key or b"" for _, _, record in stream.kafka.read("letters")), rows
 
 

@@ -114,7 +114,8 @@ def fake_search(port: int = 0) -> Iterator[FakeSearch]:
                 answer = {} if wrong == DROPPED else state.bulk(body)
                 if wrong is not None:
                     self.close_connection = True
-                    return self.connection.close()
+                    self.connection.close()
+                    return None
             return self._answer(200, answer)
 
         def _answer(self, status: int, answer: dict[str, Any]) -> None:
