@@ -65,6 +65,7 @@ PUBLIC = [
     "Record",
     "RecordContext",
     "RecordMetadata",
+    "RefusedRecord",
     "Reprocess",
     "Response",
     "Secret",

@@ -51,9 +51,16 @@ class Order(msgspec.Struct, frozen=True):
 
 
 ORDER = Order(
-    "Ütrecht", Decimal("1.50"), datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC), date(2026, 3, 1), 2**40, 0.1, True, b"\x00",
-    [Line("a'", Decimal("1"))],
-)  # fmt: skip
+    city="Ütrecht",
+    price=Decimal("1.50"),
+    at=datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC),
+    day=date(2026, 3, 1),
+    big=2**40,
+    ratio=0.1,
+    paid=True,
+    raw=b"\x00",
+    lines=[Line("a'", Decimal("1"))],
+)
 
 
 @pytest.fixture
@@ -63,6 +70,8 @@ def url(postgres: LiveStack) -> Iterator[str]:
     with psycopg.connect(conninfo(postgres)) as connection:
         connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; CREATE SCHEMA {SCHEMA}")
     yield url
+    while _opened:
+        _opened.pop().close()
     with psycopg.connect(conninfo(postgres)) as connection:
         connection.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
 
@@ -108,13 +117,6 @@ def sink_of(login: dict[str, Any], kind: Any = str, table: str = "orders", **set
 
 
 _opened: list[SinkWriter[Any, Any]] = []
-
-
-@pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    yield
-    while _opened:
-        _opened.pop().close()
 
 
 def writer(sink: JdbcTable, checkpoint: str = "c", generation: int = 1) -> SinkWriter[Any, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from deltaworks.dsl.graph import Graph, call_site
 from deltaworks.dsl.mistakes import named
@@ -38,7 +38,8 @@ _STORAGE = {"endpoint", "region", "access_key", "secret_key", "path_style", "ca_
 class ExternalSinks:
     """Sinks for systems without a connector."""
 
-    at: Point
+    if TYPE_CHECKING:
+        at: Point
 
     def to_search(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from importlib import import_module
 from typing import Any
 from urllib.parse import SplitResult
 
@@ -27,14 +28,14 @@ class HdfsFiles:
 
     def __init__(self, what: str, address: SplitResult) -> None:
         try:
-            from fsspec.implementations.webhdfs import WebHDFS  # type: ignore[import-untyped]
+            webhdfs = import_module("fsspec.implementations.webhdfs")
         except ModuleNotFoundError as error:
             raise ConfigurationError(
                 f"{what} needs the package '{error.name}', which is not installed here.",
                 hint="pip install fsspec requests, also where tasks run",
             ) from None
         self._root = address.path.rstrip("/")
-        self._hdfs: Any = WebHDFS(
+        self._hdfs: Any = webhdfs.WebHDFS(
             host=address.hostname, port=address.port or PORT, user=address.username, skip_instance_cache=True
         )
 
