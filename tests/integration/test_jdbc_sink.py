@@ -171,7 +171,8 @@ def test_windows_have_their_times_in_the_key(login: dict[str, Any], rows: Any) -
         counts.to_jdbc("counts", **login, key="user", value="visits", create_table=True)
 
     (node,) = [n for n in Pipeline(name="p", topology=topology).plan().nodes if isinstance(n, CustomSink)]
-    to = node.sink.open(SinkTask(pipeline="p", sink="s", task=0, checkpoint="c"))
+    assert isinstance(node.sink, JdbcTable)
+    to = writer(node.sink)
 
     write(to, 0, (Windowed("a", 0, 60_000), 1), (Windowed("a", 60_000, 120_000), 1))
     write(to, 1, (Windowed("a", 0, 60_000), 2), (Windowed("a", 60_000, 120_000), None))
@@ -298,7 +299,7 @@ def test_a_wrong_password_is_said_and_not_shown(login: dict[str, Any], monkeypat
 
 
 POINTS = (*WORKER, "sink.written", "sink.before_commit", "sink.after_commit")
-RECORDS = 300
+RECORDS = 150
 COUNTS = Counter(f"w{number % 7}" for number in range(RECORDS))
 
 

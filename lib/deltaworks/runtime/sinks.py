@@ -17,6 +17,7 @@ from deltaworks.kafka.transactional import is_committed
 from deltaworks.kernel.records import Rows, SinkRecords
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.nodes import CustomSink
+from deltaworks.topology.plan import Plan
 from deltaworks.topology.sinks import AnySink, RefusedRecord, SinkBatch, SinkTask, SinkWriter
 from deltaworks.topology.stages import Stage
 
@@ -173,6 +174,15 @@ class AuthorSinks:
                 f"Sink '{name}' failed in batch {self._batch.batch}: {type(error).__name__}: {error}",
                 hint="the batch was aborted and runs again; see the sink's own documentation if it fails every time",
             ) from error
+
+
+def kept(plan: Plan) -> str:
+    """Which sinks keep what they had when a replay is published, to follow what was done; empty: none."""
+    names = [f"'{node.name}'" for node in plan.nodes if isinstance(node, CustomSink) and not node.in_replay]
+    if not names:
+        return ""
+    what = f"sink {names[0]} keeps" if len(names) == 1 else f"sinks {', '.join(names)} keep"
+    return f"; {what} what was there before (docs/sinks.md#replays)"
 
 
 def sinks_of(stage: Stage, *, replay: bool = False) -> list[CustomSink]:
