@@ -108,7 +108,7 @@ def test_files_and_rows_are_exact_through_kills_around_their_commits(stream: Str
             killed = stream.order(point)
             stream.send()
             stream.until(killed.exists, process)
-        stream.until(lambda: stream.records() == stream.sent, process)
+            stream.until(lambda: stream.records() == stream.sent, process)  # a third kill in one batch would end it
         stream.send()
         stream.until(lambda: stream.records() > stream.sent - PART, process)
         process.send_signal(signal.SIGKILL)  # in the middle of a batch, or between two
