@@ -94,7 +94,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deltaworks.sinks.search._FIRST_PAUSE_S", 0.001)
 
 
-def letters_of(stream: InProcessStream, settings: Settings) -> tuple[list[bytes | None], list[tuple[Any, ...]]]:
+def letters_of(stream: InProcessStream, settings: Settings) -> tuple[list[bytes], list[tuple[Any, ...]]]:
     """Keys in the topic; keys, operators and offsets in the table."""
     with duckdb_connection(settings.tables) as tables:
         rows = tables.execute("SELECT decode(key), operator, message FROM letters ORDER BY ALL").fetchall()

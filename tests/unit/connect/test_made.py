@@ -357,5 +357,10 @@ def test_a_setting_that_no_version_has_published_is_refused(make: Callable[[], C
 
 
 def test_settings_of_connect_itself_are_not_asked_about() -> None:
-    own = {"transforms": "t", "transforms.t.type": "x.T", "errors.log.enable": True, "connection.ssl.protocol": "TLS"}
+    own: dict[str, Any] = {
+        "transforms": "t",
+        "transforms.t.type": "x.T",
+        "errors.log.enable": True,
+        "connection.ssl.protocol": "TLS",
+    }
     assert own.keys() <= OpenSearchSink(**SEARCH, config=own).properties.keys()

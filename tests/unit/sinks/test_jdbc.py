@@ -120,7 +120,8 @@ def test_rows_are_replaced_in_the_words_of_each_database(
     is_mysql: bool, columns: tuple[str, ...], statement: str
 ) -> None:
     table = sa.Table("t", sa.MetaData(), *(sa.Column(name, sa.Text) for name in columns))
-    dialect: Any = mysql.dialect() if is_mysql else postgresql.dialect(paramstyle="pyformat")
+    made: Any = mysql.dialect if is_mysql else postgresql.dialect
+    dialect = made(paramstyle="format" if is_mysql else "pyformat")
 
     compiled = str(upsert(table, ("k",), is_mysql=is_mysql).compile(dialect=dialect))
 
