@@ -249,13 +249,13 @@ def test_a_table_that_does_not_fit_is_refused_before_anything_is_written(login: 
 
     message = str(raised.value)
     for problem in (
-        "column 'city' is INTEGER(), not Text()",
-        "column 'price' is NUMERIC(precision=8, scale=2), not Numeric(precision=10, scale=2)",
-        "column 'at' is TIMESTAMP(), not TIMESTAMP(timezone=True)",
-        "column 'ratio' is REAL(), not Double()",
-        "column 'paid' is TEXT(), not Boolean()",
-        "it has no column 'lines'",
-        "column 'must' (TEXT()) is NOT NULL",
+        "column 'city' is INTEGER, not TEXT",
+        "column 'price' is NUMERIC(8, 2), not NUMERIC(10, 2)",
+        "column 'at' is TIMESTAMP WITHOUT TIME ZONE, not TIMESTAMP WITH TIME ZONE",
+        "column 'ratio' is REAL, not DOUBLE PRECISION",
+        "column 'paid' is TEXT, not BOOLEAN",
+        "it has no column 'lines' (JSONB)",
+        "column 'must' (TEXT) is NOT NULL",
         "(key) is neither its primary key nor unique",
     ):
         assert problem in message

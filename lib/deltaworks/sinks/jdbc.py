@@ -188,9 +188,10 @@ class JdbcWriter:
         there = sa.inspect(self._engine)
         if not there.has_table(self._sink.table, schema=self._sink.schema):
             if not self._sink.create_table:
+                columns = ", ".join(f"{column.name} {_sql(column.type, there)}" for column in wanted.c)
                 raise ConfigurationError(
                     f"There is no table '{_shown(self._sink)}' to write to.",
-                    hint=f"create_table=True makes it: {', '.join(f'{c.name} {c.type!r}' for c in wanted.c)}",
+                    hint=f"create_table=True makes it: {columns}",
                 )
             _create(self._engine, wanted)
             there = sa.inspect(self._engine)
@@ -317,13 +318,13 @@ def check(sink: JdbcTable, wanted: sa.Table, there: sa.Inspector, keys: Sequence
     problems = []
     for column in wanted.c:
         if (other := found.get(column.name)) is None:
-            problems.append(f"it has no column '{column.name}' ({_sql(column.type)})")
+            problems.append(f"it has no column '{column.name}' ({_sql(column.type, there)})")
         elif not _fits(column.type, other["type"]):
-            problems.append(f"column '{column.name}' is {_sql(other['type'])}, not {_sql(column.type)}")
+            problems.append(f"column '{column.name}' is {_sql(other['type'], there)}, not {_sql(column.type, there)}")
     for name, other in found.items():
         if name not in wanted.c and not _fills_itself(other):
             problems.append(
-                f"column '{name}' ({_sql(other['type'])}) is NOT NULL without a default, and nothing fills it"
+                f"column '{name}' ({_sql(other['type'], there)}) is NOT NULL without a default, and nothing fills it"
             )
     if sink.mode == "upsert" and not _is_unique(sink, there, keys):
         problems.append(f"({', '.join(keys)}) is neither its primary key nor unique")
@@ -359,7 +360,7 @@ _KINDS: tuple[tuple[type[sa.types.TypeEngine[Any]], ...], ...] = (
     (sa.Double, mysql.DOUBLE),
     (sa.DateTime,),
     (sa.Date,),
-    (sa.JSON,),
+    (sa.JSON, mysql.LONGTEXT),  # MariaDB has no JSON of its own
     (sa.LargeBinary, sa.BINARY, sa.VARBINARY),
     (sa.String,),
 )
@@ -408,8 +409,9 @@ def _progress(schema: str | None) -> sa.Table:
     )
 
 
-def _sql(kind: sa.types.TypeEngine[Any]) -> str:
-    return repr(kind)
+def _sql(kind: sa.types.TypeEngine[Any], there: sa.Inspector) -> str:
+    """A type as the database writes it."""
+    return str(kind.compile(dialect=there.dialect))
 
 
 def _shown(sink: JdbcTable) -> str:
