@@ -99,7 +99,7 @@ API: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
             *("Pipeline", "Topic", "DeadLetters", "Reprocess", "ChangeLimit"),
             *("HandOver", "Corrections", "Alerts"),
             *("Column", "Doc", "Secret"),
-            *("Sink", "SinkTask", "SinkWriter", "SinkBatch", "SinkRecord"),
+            *("Sink", "SinkTask", "SinkWriter", "SinkBatch", "SinkRecord", "RefusedRecord"),
         ),
     ),
     "errors": (

@@ -29,6 +29,7 @@ EXTRAS = {
     "erase": "spark",
     "runtime": "spark",
     "serdes": "schemas",
+    "sinks": "spark",
     "spark": "spark",
     "stack": "stack",
     "tables": "delta",

@@ -85,7 +85,7 @@ from deltaworks.topology.processors import (
 )
 from deltaworks.topology.routing import RecordContext, StreamPartitioner, TopicNameExtractor
 from deltaworks.topology.secrets import Secret
-from deltaworks.topology.sinks import Sink, SinkBatch, SinkRecord, SinkTask, SinkWriter
+from deltaworks.topology.sinks import RefusedRecord, Sink, SinkBatch, SinkRecord, SinkTask, SinkWriter
 from deltaworks.topology.state_stores import (
     KeyValueStore,
     OrderedBytes,
@@ -180,6 +180,7 @@ __all__ = [
     "Record",
     "RecordContext",
     "RecordMetadata",
+    "RefusedRecord",
     "Reprocess",
     "Response",
     "RowChange",

@@ -68,6 +68,7 @@ PUBLIC = [
     "Record",
     "RecordContext",
     "RecordMetadata",
+    "RefusedRecord",
     "Reprocess",
     "Response",
     "RowChange",

@@ -14,6 +14,8 @@ from tests.support.own_sinks import FolderSink, PostgresSink
 
 SECOND = timedelta(seconds=1)
 SINK_FOLDER, SINK_CONNINFO = "DELTAWORKS_TEST_SINK_FOLDER", "DELTAWORKS_TEST_SINK_CONNINFO"
+SINK_URL, SINK_PASSWORD = "DELTAWORKS_TEST_SINK_URL", "DELTAWORKS_TEST_SINK_PASSWORD"
+SINK_SEARCH = "DELTAWORKS_TEST_SINK_SEARCH"
 """Where the sinks of `sinking` write."""
 
 
@@ -55,6 +57,10 @@ def _sunk_counts(builder: StreamsBuilder) -> None:
     updates = counts.to_stream().map_values(str, value=str)
     updates.sink(FolderSink(os.environ[SINK_FOLDER]), name="files")
     updates.sink(PostgresSink(os.environ[SINK_CONNINFO]), name="database")
+    database = {"url": {"env": SINK_URL}, "username": "deltaworks", "password": {"env": SINK_PASSWORD}}
+    updates.to_jdbc("sunk_updates", **database, mode="append", create_table=True)
+    counts.to_jdbc("sunk_counts", **database, create_table=True)
+    counts.to_search("sunk-counts", url={"env": SINK_SEARCH})
 
 
 def _visits(builder: StreamsBuilder) -> None:

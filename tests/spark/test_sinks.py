@@ -20,10 +20,11 @@ from deltaworks.control import heartbeat
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
-from tests.spark.pipelines import SINK_CONNINFO, SINK_FOLDER, sinking
+from tests.spark.pipelines import SINK_CONNINFO, SINK_FOLDER, SINK_PASSWORD, SINK_SEARCH, SINK_URL, sinking
 from tests.spark.test_streaming import send
+from tests.support.fake_search import FakeSearch, fake_search
 from tests.support.fault_hooks import HOOK, VARIABLE
-from tests.support.live_stack import LiveStack
+from tests.support.live_stack import LiveStack, password_of
 from tests.support.own_sinks import SCHEMA, FolderSink
 from tests.support.processes import running
 
@@ -34,8 +35,8 @@ pytestmark = pytest.mark.timeout(600)
 class Stream:
     """The pipeline `sinking` in a home of its own."""
 
-    def __init__(self, stack: LiveStack, folder: Path) -> None:
-        self.stack, self.files, self.faults = stack, folder / "files", folder / "faults"
+    def __init__(self, stack: LiveStack, folder: Path, search: FakeSearch) -> None:
+        self.stack, self.files, self.faults, self.search = stack, folder / "files", folder / "faults", search
         self.settings: Settings = replace(stack.settings, home=folder / "home", fault_hook=HOOK)
         self.conninfo = (
             f"host=127.0.0.1 port={stack.settings.postgres_port} user=deltaworks dbname=deltaworks "
@@ -48,7 +49,9 @@ class Stream:
         paths = ":".join(map(str, self.settings.python_path))
         environment = {
             **os.environ, **self.settings.process_environment(), "PYTHONPATH": paths, VARIABLE: str(self.faults),
-            SINK_FOLDER: str(self.files), SINK_CONNINFO: self.conninfo,
+            SINK_FOLDER: str(self.files), SINK_CONNINFO: self.conninfo, SINK_SEARCH: self.search.url,
+            SINK_URL: f"postgresql://127.0.0.1:{self.stack.settings.postgres_port}/deltaworks",
+            SINK_PASSWORD: password_of(self.stack.settings, "deltaworks"),
         }  # fmt: skip
         command = [sys.executable, "-m", "tests.spark.pipelines", "sinking"]
         return running(command, environment=environment, log=self.log)
@@ -84,24 +87,28 @@ class Stream:
 
 @pytest.fixture
 def stream(kafka: LiveStack, postgres: LiveStack, tmp_path: Path) -> Iterator[Stream]:
-    stream = Stream(postgres, tmp_path)
-    admin.create_topics(kafka.bootstrap, admin.topic_specs(sinking.topics))
-    with psycopg.connect(stream.conninfo) as connection:
-        connection.execute(SCHEMA)
-    yield stream
-    with psycopg.connect(stream.conninfo) as connection:
-        connection.execute("DROP TABLE totals; DROP TABLE sink_progress")
+    with fake_search() as search:
+        stream = Stream(postgres, tmp_path, search)
+        admin.create_topics(kafka.bootstrap, admin.topic_specs(sinking.topics))
+        with psycopg.connect(stream.conninfo) as connection:
+            connection.execute(SCHEMA)
+        yield stream
+        with psycopg.connect(stream.conninfo) as connection:
+            connection.execute(
+                "DROP TABLE totals, sink_progress; DROP TABLE IF EXISTS sunk_updates, sunk_counts, "
+                "deltaworks_sink_progress"
+            )
 
 
 def test_files_and_rows_are_exact_through_kills_around_their_commits(stream: Stream) -> None:
     with stream.running() as process:
         stream.send()
         stream.until(lambda: stream.records() > 0, process)
-        for point in ("sink.before_commit", "sink.after_commit"):  # of a worker, which Spark replaces
+        for point in ("sink.written", "sink.before_commit", "sink.after_commit"):  # of a worker, which Spark replaces
             killed = stream.order(point)
             stream.send()
             stream.until(killed.exists, process)
-        stream.until(lambda: stream.records() == stream.sent, process)
+            stream.until(lambda: stream.records() == stream.sent, process)  # a third kill in one batch would end it
         stream.send()
         stream.until(lambda: stream.records() > stream.sent - PART, process)
         process.send_signal(signal.SIGKILL)  # in the middle of a batch, or between two
@@ -116,5 +123,11 @@ def test_files_and_rows_are_exact_through_kills_around_their_commits(stream: Str
     updates = Counter((f"w{word}", str(nth)) for word, count in counts.items() for nth in range(1, count + 1))
     assert Counter(FolderSink(str(stream.files)).lines()) == updates
     assert stream.rows() == {f"w{word}": (str(count), count) for word, count in counts.items()}
+    with psycopg.connect(stream.conninfo) as connection:
+        appended = connection.execute("SELECT key, value FROM sunk_updates").fetchall()
+        kept = connection.execute("SELECT key, value FROM sunk_counts").fetchall()
+    assert Counter(appended) == updates
+    assert dict(kept) == {f"w{word}": count for word, count in counts.items()}
+    assert stream.search.documents["sunk-counts"] == {f"w{word}": {"value": n} for word, n in counts.items()}
     beat = heartbeat.read(stream.settings.pipeline("sinking") / "heartbeat.json")
     assert beat is not None and beat.state == "stopped"

@@ -184,3 +184,9 @@ def read_all(bootstrap: Kafka, *topics: str, committed: bool = True) -> list[Mes
     finally:
         consumer.close()
     return sorted(found, key=lambda m: (m.topic(), m.partition(), m.offset()))
+
+
+def password_of(settings: Settings, user: str) -> str:
+    """The password of a user of the stack's PostgreSQL."""
+    lines = settings.pgpass.read_text().splitlines()
+    return next(password for *_, name, password in (line.split(":") for line in lines) if name == user)

@@ -15,7 +15,8 @@ connector = DebeziumPostgres(
 )
 ```
 
-`connector.py` is the connector, `debezium.py`, `jdbc.py` and `file_streams.py` make ones of common classes, and
+`connector.py` is the connector, `debezium.py`, `jdbc.py`, `search.py`, `storage.py` and `file_streams.py` make ones of
+common classes, `published.py` has the settings that others have published, and
 `secrets.py` says what is a secret and how it is referred to. `project.py` finds and loads the files. `checks.py` needs
 no worker; `validation.py` asks one. `planning.py` compares files with the cluster and applies them; `states.py` is what
 connectors and tasks do now. `api.py` is the client of Connect's REST interface, `answers.py` what that says. Nothing
@@ -32,6 +33,8 @@ from deltaworks.connect.debezium import (
 )
 from deltaworks.connect.file_streams import FileSink, FileSource
 from deltaworks.connect.jdbc import JdbcSink
+from deltaworks.connect.search import ElasticsearchSink, OpenSearchSink
+from deltaworks.connect.storage import HdfsSink, S3Sink
 
 __all__ = [
     "CaptureOptions",
@@ -40,7 +43,11 @@ __all__ = [
     "DebeziumMongoDb",
     "DebeziumMySql",
     "DebeziumPostgres",
+    "ElasticsearchSink",
     "FileSink",
     "FileSource",
+    "HdfsSink",
     "JdbcSink",
+    "OpenSearchSink",
+    "S3Sink",
 ]

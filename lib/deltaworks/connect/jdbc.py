@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from deltaworks.connect.connector import Connector, Value
-from deltaworks.connect.options import given, listed, topics_of
+from deltaworks.connect.options import dead_letters_of, given, listed, topics_of
 from deltaworks.connect.secrets import Reference
 from deltaworks.errors import ConfigurationError
 
@@ -76,7 +76,7 @@ def JdbcSink(
         "primary.key.fields": listed(primary_key_fields),
         "schema.evolution": schema_evolution,
         "consumer.override.isolation.level": "read_committed" if read_committed else None,
-        **_dead_letters(dead_letters, dead_letters_replication),
+        **dead_letters_of(dead_letters, dead_letters_replication),
     }
     return Connector(
         name=name,
@@ -85,14 +85,3 @@ def JdbcSink(
         tasks_max=tasks_max,
         secrets={"connection.password": password, **(secrets or {})},
     )
-
-
-def _dead_letters(topic: str | None, replication: int) -> dict[str, Value]:
-    if topic is None:
-        return {}
-    return {
-        "errors.tolerance": "all",
-        "errors.deadletterqueue.topic.name": topic,
-        "errors.deadletterqueue.topic.replication.factor": replication,
-        "errors.deadletterqueue.context.headers.enable": True,
-    }

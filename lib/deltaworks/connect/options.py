@@ -41,6 +41,18 @@ def topics_of(name: str, topics: Iterable[str]) -> str:
     return found
 
 
+def dead_letters_of(topic: str | None, replication: int) -> dict[str, Value]:
+    """Settings for a topic of records that fail; none without one."""
+    if topic is None:
+        return {}
+    return {
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": topic,
+        "errors.deadletterqueue.topic.replication.factor": replication,
+        "errors.deadletterqueue.context.headers.enable": True,
+    }
+
+
 def milliseconds(duration: timedelta | None) -> int | None:
     """A duration as settings that end with `.ms` have it."""
     return None if duration is None else round(duration / timedelta(milliseconds=1))

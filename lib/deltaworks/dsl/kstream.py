@@ -633,6 +633,12 @@ class KStream(KStreamJoins[K, V]):
             )
         )
 
+    def _kind(self) -> TableKind:
+        return TableKind.APPEND
+
+    def _known_key(self) -> Known:
+        return self.at.key
+
     def _name(self, given: str | None, prefix: str) -> str:
         return self.at.graph.name_of(given, prefix)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from deltaworks.dsl.external import ExternalSinks
 from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.join_arguments import check_stream_join
@@ -35,7 +36,7 @@ _KINDS: dict[str, Literal["inner", "left", "outer"]] = {"join": "inner", "left_j
 """Operator, without `_with_key` -> which records without a partner it forwards."""
 
 
-class KStreamJoins(Handle, Generic[K, V]):
+class KStreamJoins(ExternalSinks, Handle, Generic[K, V]):
     """The joins of a `KStream`."""
 
     def __init__(self, at: Point) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from deltaworks.dsl.external import ExternalSinks
 from deltaworks.dsl.graph import GENERATED_STORE, call_site
 from deltaworks.dsl.join_arguments import check_table_join
 from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_value
-from deltaworks.dsl.point import Point, Typed
+from deltaworks.dsl.point import Known, Point, Typed
 from deltaworks.dsl.shown import handle, stored
 from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.dsl.suppress import suppress
@@ -35,7 +36,7 @@ KO = TypeVar("KO")
 VO = TypeVar("VO")
 
 
-class KTable(Handle, Generic[K, V]):
+class KTable(ExternalSinks, Handle, Generic[K, V]):
     """A table at one point of a topology; a handle, made by the builder and by aggregates.
 
     >>> from deltaworks import StreamsBuilder
@@ -387,15 +388,21 @@ class KTable(Handle, Generic[K, V]):
         delta_sink(
             at,
             table,
-            TableKind.WINDOWED if self.window_node else TableKind.CHANGELOG,
+            self._kind(),
             key=key,
             value=value,
             doc=doc,
-            known_key=getattr(at.key, "inner", at.key) if self.window_node else at.key,
+            known_key=self._known_key(),
             window_node=self.window_node,
             name=at.graph.name_of(name, "KTABLE-TODELTA-"),
             where=call_site(),
         )
+
+    def _kind(self) -> TableKind:
+        return TableKind.WINDOWED if self.window_node else TableKind.CHANGELOG
+
+    def _known_key(self) -> Known:
+        return getattr(self.at.key, "inner", self.at.key) if self.window_node else self.at.key
 
     def _filter(
         self, predicate: Callable[[K, V], bool], *, negate: bool, store: Stored, name: str | None

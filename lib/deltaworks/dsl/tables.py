@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from deltaworks.dsl.graph import Graph
@@ -34,27 +35,31 @@ def delta_sink(
 ) -> None:
     """Adds the sink; `topology/checks.py` checks the names of its columns."""
     operator, graph = f"to_delta('{table}')", at.graph
-    keys = _key(graph, key, operator, where)
-    values = _value(graph, value, operator, where)
     if not isinstance(doc, str | None):
         graph.report(f"{operator}: doc= describes the table, but got {named(doc)}.", where, 'doc="Revenue per user"')
         doc = None
+    node = rows_of(at, table, kind, key=key, value=value, known_key=known_key, operator=operator, where=where)
+    graph.add(replace(node, name=name, parents=(at.node,), doc=doc, window_node=window_node))
+
+
+def rows_of(
+    at: Point, table: str, kind: TableKind, *, key: Any, value: Any, known_key: Known, operator: str, where: Origin
+) -> DeltaSink:
+    """A node that is in no topology yet, which says what the columns of a table derive from."""
+    graph = at.graph
+    keys = _key(graph, key, operator, where)
+    values = _value(graph, value, operator, where)
     key_names = tuple(column.name for column in keys)
-    graph.add(
-        DeltaSink(
-            name=name,
-            parents=(at.node,),
-            table=table,
-            kind=kind,
-            key=_type(at, keys if isinstance(key, Column) else (), known_key, operator, "key", where),
-            value=_type(at, values, at.value, operator, "value", where),
-            key_name=None if not keys else key_names[0] if isinstance(key, str | Column) else key_names,
-            value_name=values[0].name if values else None,
-            column_docs=tuple((each.name, each.doc) for each in (*values, *keys) if each.doc is not None),
-            doc=doc,
-            window_node=window_node,
-            origin=where,
-        )
+    return DeltaSink(
+        name="",
+        table=table,
+        kind=kind,
+        key=_type(at, keys if isinstance(key, Column) else (), known_key, operator, "key", where),
+        value=_type(at, values, at.value, operator, "value", where),
+        key_name=None if not keys else key_names[0] if isinstance(key, str | Column) else key_names,
+        value_name=values[0].name if values else None,
+        column_docs=tuple((each.name, each.doc) for each in (*values, *keys) if each.doc is not None),
+        origin=where,
     )
 
 

@@ -280,6 +280,15 @@ class TaskContext:
             finally:
                 self._retries -= 1
 
+    def as_read(self, operator: str, timestamp_ms: int, headers: Headers) -> DeadLetter:
+        """The record in process as a dead letter that does not say what is wrong: its sink may find that out later."""
+        source = self.coordinates
+        batch = self.batches[self.number] if source.topic else None
+        if (header := self._header.get(self.number)) is not None:
+            headers = (*headers, header)
+        key, value = (None, None) if batch is None else (batch.keys[self.index], batch.values[self.index])
+        return DeadLetter(key, value, headers, timestamp_ms, source, "", "", operator, "")
+
     def _taken(self, operator: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> bool:
         """Whether a sink has already written the very record on which an operator has failed."""
         made_by = self.scopes.get(operator, frozenset())

@@ -70,7 +70,8 @@ class Rows(Protocol):
     - the changelog and snapshot of a KTable: the same, once per update; value None deletes the key
     - the windows of a KTable: `(key, value, timestamp_ms, start_ms, end_ms)`, the times as in Kafka Streams; value None
       removes the window
-    - a sink of the author's own: `(key, value, timestamp_ms, headers)`
+    - a sink of the author's own: `(key, value, timestamp_ms, headers)`, and the record that it comes from as a dead
+      letter without an error, if the sink may refuse records
     """
 
     def add(self, row: tuple[Any, ...]) -> None:

@@ -43,6 +43,7 @@ from deltaworks.replay.model import (
 from deltaworks.replay.narrowing import narrowed
 from deltaworks.replay.plan import require_same_stream
 from deltaworks.replay.report import comparison_of
+from deltaworks.runtime import sinks
 from deltaworks.settings import Settings
 
 Report = Callable[[str], None]
@@ -233,7 +234,7 @@ class ReplayRun:
             engines.hand_over(self.settings, self.pipeline, self.paths, self.plan, report)
             self.plan = self.paths.read_plan()
             line = f"the stream goes on from checkpoint {self.plan.run_id}, after batch {self.plan.last_batch}"
-            report(f"{line}{_approved(state)}")
+            report(f"{line}{_approved(state)}{sinks.kept(self.pipeline.plan())}")
             return
         require_same_stream(PipelinePaths.of(self.settings, self.pipeline.name), self.plan)
         if self.plan.request.only_different and state.narrowed is None:
@@ -244,7 +245,7 @@ class ReplayRun:
         corrections.prepare(self.settings.cluster_of(self.pipeline.name), self.pipeline)
         done = table_commands.publish(self.settings, self.pipeline, self.paths.tables, self.publication_request())
         told = corrections.told(corrections.send(self.settings, self.pipeline.name))
-        report(f"{len(done.tables)} tables{_approved(state)}{told}")
+        report(f"{len(done.tables)} tables{_approved(state)}{told}{sinks.kept(self.pipeline.plan())}")
 
     def _verify(self, state: ReplayState, report: Report) -> None:
         found = self._comparison(state, report)

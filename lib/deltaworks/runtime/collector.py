@@ -17,6 +17,7 @@ from deltaworks.lakehouse.schema import schemas
 from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.runtime.kafka_sink import KafkaSink, TransactionalProducer
+from deltaworks.runtime.refusals import refuse
 from deltaworks.runtime.sinks import AuthorSinks, TaskSink
 from deltaworks.runtime.table_sink import TableSink
 from deltaworks.topology.plan import Plan
@@ -65,7 +66,10 @@ class TaskCollector:
         )
         self._author_sinks = author_sinks
         self._sinks: tuple[TaskSink, ...] = (self._tables, self._kafka, author_sinks)
-        """In the order in which they prepare, commit and abort."""
+        """In the order in which they commit and abort."""
+        self._errors = pipeline.errors
+        self.refused = 0
+        """How many records of the batch the author's sinks have refused."""
         self._table_of = {sink.name: sink.table for sink in tables}
         self._dead_letter_topic = pipeline.dead_letters.topic
         self._has_dead_letter_table = pipeline.dead_letters.table is not None
@@ -96,6 +100,7 @@ class TaskCollector:
         """
         for sink in self._sinks:
             sink.begin(SinkBatch(batch_id, intent), known)
+        self.refused = 0
         self._exchanges = ExchangeOutput(self._task, batch_id)
 
     def step(self, batch_id: int) -> None:
@@ -126,10 +131,19 @@ class TaskCollector:
     def finish(self) -> list[TableWrite]:
         """Prepares all sinks, then commits them one after the other.
 
+        The author's sinks prepare first: what they refuse may become dead letters, which go to Kafka or a table.
+
         Returns:
             The files that the driver commits to the tables.
+
+        Raises:
+            StreamsError: a sink refuses a record, and the pipeline says fail.
         """
-        writes = [write for sink in self._sinks for write in sink.prepare()]
+        self._author_sinks.prepare()
+        for refused in self._author_sinks.refused:
+            refuse(refused, self._errors, self._task, self)
+            self.refused += 1
+        writes = [*self._tables.prepare(), *self._kafka.prepare()]
         for sink in self._sinks:
             sink.commit()
         return writes

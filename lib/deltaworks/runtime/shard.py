@@ -253,10 +253,10 @@ class _TaskRun:
         assert metrics is not None and restore is not None
         counts = TaskCounts(
             records_in=metrics.records_in,
-            dropped=metrics.dropped,
+            dropped=metrics.dropped + hosted.collector.refused,
             late=metrics.late,
             lost_results=metrics.lost_results,
-            dead_letters=metrics.dead_letters,
+            dead_letters=metrics.dead_letters + hosted.collector.refused,
             sent=hosted.collector.sent,
             stream_time_ms=metrics.stream_time_ms,
             state_entries=hosted.local.entry_count(),

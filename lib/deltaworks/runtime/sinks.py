@@ -17,7 +17,8 @@ from deltaworks.kafka.transactional import is_committed
 from deltaworks.kernel.records import Rows, SinkRecords
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.nodes import CustomSink
-from deltaworks.topology.sinks import AnySink, SinkBatch, SinkTask, SinkWriter
+from deltaworks.topology.plan import Plan
+from deltaworks.topology.sinks import AnySink, RefusedRecord, SinkBatch, SinkTask, SinkWriter
 from deltaworks.topology.stages import Stage
 
 _log = logging.getLogger(__name__)
@@ -71,10 +72,13 @@ class AuthorSinks:
         self._rows: dict[str, SinkRecords] = {}
         self._open: list[str] = []
         """The sinks that have written something and not committed it."""
+        self.refused: list[RefusedRecord[Any, Any]] = []
+        """The records of the batch that a sink has refused."""
         self._batch, self._known = SinkBatch(-1, ""), -1
 
     def begin(self, batch: SinkBatch, known: int) -> None:
         self._batch, self._known = batch, known
+        self.refused = []
         self._forget()
 
     def step(self, batch_id: int) -> None: ...
@@ -84,7 +88,7 @@ class AuthorSinks:
         return self._rows.setdefault(sink, SinkRecords())
 
     def prepare(self) -> list[TableWrite]:
-        """Writes what is not committed yet, for nobody to see.
+        """Writes what is not committed yet, for nobody to see; what sinks refuse is in `refused`.
 
         Raises:
             SinkError: a sink has failed.
@@ -103,8 +107,15 @@ class AuthorSinks:
                     writer.abort()  # it may hold a lock
                     self._open.remove(name)
                     continue
-                writer.write(self._batch, rows.records)
+                refused = writer.write(self._batch, rows.records) or ()
+                if refused and (done is not None or any(each.record.as_read is None for each in refused)):
+                    raise SinkError(
+                        f"Sink '{name}' refuses records, which it may not.",
+                        hint="it needs may_refuse = True, and committed() has to be None; see deltaworks.SinkWriter",
+                    )
+                self.refused += refused
                 writer.prepare()
+            reach("sink.written")
         return []
 
     def commit(self) -> None:
@@ -163,6 +174,15 @@ class AuthorSinks:
                 f"Sink '{name}' failed in batch {self._batch.batch}: {type(error).__name__}: {error}",
                 hint="the batch was aborted and runs again; see the sink's own documentation if it fails every time",
             ) from error
+
+
+def kept(plan: Plan) -> str:
+    """Which sinks keep what they had when a replay is published, to follow what was done; empty: none."""
+    names = [f"'{node.name}'" for node in plan.nodes if isinstance(node, CustomSink) and not node.in_replay]
+    if not names:
+        return ""
+    what = f"sink {names[0]} keeps" if len(names) == 1 else f"sinks {', '.join(names)} keep"
+    return f"; {what} what was there before (docs/sinks.md#replays)"
 
 
 def sinks_of(stage: Stage, *, replay: bool = False) -> list[CustomSink]:

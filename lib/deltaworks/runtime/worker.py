@@ -414,7 +414,13 @@ class Worker:
         return HostedTask(local, collector, Overlay(local) if stage in self._cyclic else None)
 
     def _sink_task(self, task: int, sink: str) -> SinkTask:
-        return SinkTask(pipeline=self.pipeline.name, sink=sink, task=task, checkpoint=self.config.query_id)
+        return SinkTask(
+            pipeline=self.pipeline.name,
+            sink=sink,
+            task=task,
+            checkpoint=self.config.query_id,
+            generation=self.config.generation,
+        )
 
     @cached_property
     def _cyclic(self) -> frozenset[int]:

@@ -12,7 +12,7 @@ with the identity of the batch. The same batch always has the same records, so t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from deltaworks.topology.records import Headers
@@ -31,6 +31,17 @@ class SinkRecord(Generic[K_co, V_co]):
     value: V_co
     timestamp_ms: int
     headers: Headers
+    as_read: Any = field(default=None, compare=False, repr=False)
+    """For the dead letter of a record that the sink refuses: the record that it comes from."""
+
+
+@dataclass(frozen=True)
+class RefusedRecord(Generic[K_co, V_co]):
+    """A record that the system behind a sink will never take, and why."""
+
+    record: SinkRecord[K_co, V_co]
+    """As it came to `SinkWriter.write`."""
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +55,8 @@ class SinkTask:
     """The task's number; two tasks never get the same record."""
     checkpoint: str
     """A stream that begins with a new checkpoint counts its batches from zero."""
+    generation: int = 0
+    """Of the driver: each start of the stream has a higher one, whatever its checkpoint. 0 in a replay."""
     replay: str | None = None
     """The run of a replay; None: the live stream."""
 
@@ -71,8 +84,16 @@ class SinkWriter(Protocol[K_contra, V_contra]):
         None if there is none, or if writing a batch again does no harm.
         """
 
-    def write(self, batch: SinkBatch, records: Sequence[SinkRecord[K_contra, V_contra]]) -> None:
-        """Writes all records of a batch, not yet visible to others; it is not called for a batch without records."""
+    def write(
+        self, batch: SinkBatch, records: Sequence[SinkRecord[K_contra, V_contra]]
+    ) -> Sequence[RefusedRecord[Any, Any]] | None:
+        """Writes all records of a batch, not yet visible to others; it is not called for a batch without records.
+
+        Returns:
+            Records that the system will not take. They fail as others do (`Pipeline(on_error=...)`); a dead letter is
+            committed with the batch. Only a sink with `may_refuse = True` returns any, and only if writing a batch
+            again does no harm: then the dead letters of a batch that runs again are written again, too.
+        """
 
     def prepare(self) -> None:
         """Checks that `commit` can succeed; the sinks of a task commit after all of them are prepared."""

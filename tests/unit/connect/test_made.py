@@ -14,9 +14,13 @@ from deltaworks.connect import (
     DebeziumMongoDb,
     DebeziumMySql,
     DebeziumPostgres,
+    ElasticsearchSink,
     FileSink,
     FileSource,
+    HdfsSink,
     JdbcSink,
+    OpenSearchSink,
+    S3Sink,
 )
 from deltaworks.errors import ConfigurationError
 
@@ -209,3 +213,154 @@ def test_sinks_read_topics_and_delete_by_key() -> None:
         JdbcSink(name="s", topics=["a"], url="u", user="u", password=PW, delete=True, primary_key="record_value")
     with pytest.raises(ConfigurationError, match="reads no topic"):
         JdbcSink(name="s", topics=[], url="u", user="u", password=PW)
+
+
+SEARCH: dict[str, Any] = {"name": "s", "topics": ["orders", "users"], "urls": ["https://a:9200", "https://b:9200"]}
+FILES: dict[str, Any] = {"name": "s", "topics": ["orders"], "flush_size": 1000}
+
+
+def test_opensearch_sink() -> None:
+    made = OpenSearchSink(
+        **SEARCH, user="w", password=PW, plain_json=True, dead_letters="dlq", config={"linger.ms": 5}, tasks_max=2
+    )
+
+    assert made.properties == {
+        "name": "s",
+        "connector.class": "io.aiven.kafka.connect.opensearch.OpenSearchSinkConnector",
+        "tasks.max": "2",
+        "topics": "orders,users",
+        "connection.url": "https://a:9200,https://b:9200",
+        "connection.username": "w",
+        "connection.password": "${env:CDC_PASSWORD}",
+        "key.ignore": "false",
+        "index.write.method": "insert",
+        "behavior.on.null.values": "delete",
+        "behavior.on.version.conflict": "ignore",
+        "drop.invalid.message": "false",
+        "linger.ms": "5",
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+        "schema.ignore": "true",
+        "consumer.override.isolation.level": "read_committed",
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": "dlq",
+        "errors.deadletterqueue.topic.replication.factor": "3",
+        "errors.deadletterqueue.context.headers.enable": "true",
+    }
+
+
+def test_the_class_of_opensearch_had_another_name() -> None:
+    made = OpenSearchSink(**SEARCH, connector_version=3)
+    assert made.properties["connector.class"] == "io.aiven.kafka.connect.opensearch.OpensearchSinkConnector"
+
+
+def test_elasticsearch_sink() -> None:
+    made = ElasticsearchSink(**SEARCH, key_as_id=False, nulls="ignore", read_committed=False)
+
+    assert made.properties == {
+        "name": "s",
+        "connector.class": "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
+        "tasks.max": "1",
+        "topics": "orders,users",
+        "connection.url": "https://a:9200,https://b:9200",
+        "key.ignore": "true",
+        "write.method": "insert",
+        "behavior.on.null.values": "ignore",
+        "drop.invalid.message": "false",
+    }
+
+
+def test_s3_sink() -> None:
+    made = S3Sink(
+        **FILES,
+        bucket="lake",
+        region="eu-west-1",
+        endpoint="http://store:8333",
+        path_style=True,
+        access_key="me",
+        secret_key=PW,
+        format="parquet",
+        path_format="'date'=YYYY-MM-dd",
+        partition_duration=timedelta(days=1),
+    )
+
+    assert made.properties == {
+        "name": "s",
+        "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+        "tasks.max": "1",
+        "topics": "orders",
+        "s3.bucket.name": "lake",
+        "s3.region": "eu-west-1",
+        "store.url": "http://store:8333",
+        "s3.path.style.access.enabled": "true",
+        "aws.access.key.id": "me",
+        "aws.secret.access.key": "${env:CDC_PASSWORD}",
+        "storage.class": "io.confluent.connect.s3.storage.S3Storage",
+        "format.class": "io.confluent.connect.s3.format.parquet.ParquetFormat",
+        "flush.size": "1000",
+        "topics.dir": "topics",
+        "partitioner.class": "io.confluent.connect.storage.partitioner.TimeBasedPartitioner",
+        "path.format": "'date'=YYYY-MM-dd",
+        "partition.duration.ms": "86400000",
+        "timestamp.extractor": "Record",
+        "timezone": "UTC",
+        "locale": "en-US",
+        "consumer.override.isolation.level": "read_committed",
+    }
+
+
+@pytest.mark.parametrize(("hadoop", "class_"), [(2, "hdfs.HdfsSinkConnector"), (3, "hdfs3.Hdfs3SinkConnector")])
+def test_hdfs_sink(hadoop: Any, class_: str) -> None:
+    made = HdfsSink(**FILES, url="hdfs://n:8020", hadoop=hadoop, principal="p", keytab="/k", partition_by=["city"])
+
+    assert made.properties == {
+        "name": "s",
+        "connector.class": f"io.confluent.connect.{class_}",
+        "tasks.max": "1",
+        "topics": "orders",
+        "hdfs.url": "hdfs://n:8020",
+        "format.class": f"io.confluent.connect.{class_.split('.')[0]}.json.JsonFormat",
+        "logs.dir": "logs",
+        "hdfs.authentication.kerberos": "true",
+        "connect.hdfs.principal": "p",
+        "connect.hdfs.keytab": "/k",
+        "flush.size": "1000",
+        "topics.dir": "topics",
+        "partitioner.class": "io.confluent.connect.storage.partitioner.FieldPartitioner",
+        "partition.field.name": "city",
+        "consumer.override.isolation.level": "read_committed",
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: OpenSearchSink(**SEARCH, config={"lingr.ms": 5}),
+            "'lingr.ms', which OpenSearchSinkConnector .*'linger.ms'",
+        ),
+        (lambda: ElasticsearchSink(**SEARCH, config={"index.write.method": "x"}), "does not know"),
+        (lambda: S3Sink(**FILES, bucket="b", region="r", access_key="a"), "belong together"),
+        (lambda: S3Sink(**FILES, bucket="b", region="r", config={"s3.bucket": "c"}), "did you mean 's3.bucket.name'"),
+        (lambda: HdfsSink(**FILES, url="u", path_format="x"), "partition_duration= belong together"),
+        (
+            lambda: HdfsSink(**FILES, url="u", path_format="x", partition_duration=timedelta(1), partition_by=["a"]),
+            "both partition_by= and path_format=",
+        ),
+        (lambda: HdfsSink(**FILES, url="u", keytab="/k"), "belong together"),
+    ],
+)
+def test_a_setting_that_no_version_has_published_is_refused(make: Callable[[], Connector], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"(?s){message}"):
+        make()
+
+
+def test_settings_of_connect_itself_are_not_asked_about() -> None:
+    own: dict[str, Any] = {
+        "transforms": "t",
+        "transforms.t.type": "x.T",
+        "errors.log.enable": True,
+        "connection.ssl.protocol": "TLS",
+    }
+    assert own.keys() <= OpenSearchSink(**SEARCH, config=own).properties.keys()

@@ -9,6 +9,7 @@ import pytest
 
 from deltaworks import (
     Pipeline,
+    RefusedRecord,
     SinkBatch,
     SinkError,
     SinkRecord,
@@ -17,7 +18,7 @@ from deltaworks import (
     TopologyError,
 )
 from deltaworks.errors import IntentError
-from deltaworks.runtime.sinks import AuthorSinks, sinks_of
+from deltaworks.runtime.sinks import AuthorSinks, kept, sinks_of
 from deltaworks.testing import TopologyTestDriver
 
 FIRST, SECOND = SinkBatch(0, "a"), SinkBatch(1, "b")
@@ -203,3 +204,61 @@ def test_what_opens_nothing_is_refused_where_it_is_written(given: Any) -> None:
 
     with pytest.raises(TopologyError, match=r"sink needs an object with open\(task\)"):
         Pipeline(name="p", topology=build).plan()
+
+
+def test_a_publication_says_which_sinks_it_leaves_as_they_were() -> None:
+    def topology_of(count: int) -> Callable[[StreamsBuilder], None]:
+        def build(builder: StreamsBuilder) -> None:
+            stream = builder.stream("in", key=str, value=str)
+            stream.sink(Recorder(), name="in replays, too", in_replay=True)
+            for number in range(count):
+                stream.to_search(f"index-{number}", url="http://h:9200")
+
+        return build
+
+    told = [kept(Pipeline(name="p", topology=topology_of(count)).plan()) for count in range(3)]
+
+    assert told == [
+        "",
+        "; sink 'search-index-0' keeps what was there before (docs/sinks.md#replays)",
+        "; sinks 'search-index-0', 'search-index-1' keep what was there before (docs/sinks.md#replays)",
+    ]
+
+
+class Refusing(Recorder):
+    """Refuses what is bad."""
+
+    may_refuse = True
+
+    def write(self, batch: SinkBatch, records: Sequence[SinkRecord[Any, Any]]) -> list[RefusedRecord[Any, Any]]:  # type: ignore[override]
+        super().write(batch, [record for record in records if record.value != "bad"])
+        return [RefusedRecord(record, "it is bad") for record in records if record.value == "bad"]
+
+
+def refusing(sink: Recorder, *, as_read: object) -> AuthorSinks:
+    (stage,) = Pipeline(name="p", topology=topology(sink, Recorder())).plan().stages
+    found = AuthorSinks(sinks_of(stage), lambda sink: SinkTask(pipeline="p", sink=sink, task=0, checkpoint="c"))
+    found.begin(FIRST, 0)
+    for value in ("good", "bad"):
+        found.rows("first").add(("k", value, 0, (), as_read))
+    return found
+
+
+def test_what_a_sink_refuses_is_told_and_the_rest_is_written() -> None:
+    sink = Refusing()
+    found = refusing(sink, as_read=object())
+
+    found.prepare()
+    found.commit()
+
+    assert [(each.record.value, each.reason) for each in found.refused] == [("bad", "it is bad")]
+    assert sink.values == ["good"]
+
+
+def test_a_sink_that_is_transactional_or_does_not_say_so_may_refuse_nothing() -> None:
+    with pytest.raises(SinkError, match="Sink 'first' refuses records, which it may not"):
+        refusing(Refusing(), as_read=None).prepare()
+    transactional = Refusing()
+    transactional.done = SinkBatch(-1, "")
+    with pytest.raises(SinkError, match="Sink 'first' refuses records, which it may not"):
+        refusing(transactional, as_read=object()).prepare()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, assert_never
 
-from deltaworks.errors import ConfigurationError, ProductionError
+from deltaworks.errors import ConfigurationError, ProductionError, SerializationError
 from deltaworks.kernel.column_limits import RowCheck, no_day
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.partitioning import chosen_partitions
@@ -119,9 +119,49 @@ def _sending(node: TopicSink | ExtractedTopicSink, partitioner: StreamPartitione
 
 
 def custom_sink(node: CustomSink, wiring: Wiring) -> Process:
-    """The record goes as it is; the host writes it at the end of the batch."""
-    add = wiring.context.collector.rows(node.name).add
-    return lambda key, value, timestamp_ms, headers: add((key, value, timestamp_ms, headers))
+    """The record goes as it is; the host writes it at the end of the batch.
+
+    A record that the columns of the sink cannot hold, or that has no key though the sink finds its rows by it, is a
+    production error, as with a Delta table. An update of a table that came out of order is left out.
+    """
+    name, context, add = node.name, wiring.context, wiring.context.collector.rows(node.name).add
+    is_table, is_windowed = node.kind is not TableKind.APPEND, node.kind is TableKind.WINDOWED
+    check = None if node.rows is None else RowCheck(node.rows)
+    may_refuse, needs_key = getattr(node.sink, "may_refuse", False), node.needs_key
+    if not (is_table or check or may_refuse or needs_key):
+        return lambda key, value, timestamp_ms, headers: add((key, value, timestamp_ms, headers))
+
+    def misfit(key: Any, value: Any) -> SerializationError | None:
+        if key is None and needs_key:
+            return SerializationError(f"a record for sink '{name}' has no key, by which the sink finds it again")
+        if check is None:
+            return None
+        inner = key.key if is_windowed else key
+        try:
+            if check.key is not None:
+                check.key(inner)
+            if check.value is not None and value is not None:
+                check.value(value)
+            if check.both is not None and value is not None:
+                check.both(inner, value)
+        except Exception:
+            return check.misfit(inner, value)
+        return None
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        again: Process = process
+        if is_table:
+            if not value.is_latest:
+                return None
+            again = _with_change(process, value)
+            value = value.new
+        if (error := misfit(key, value)) is not None:
+            return context.unwritable(name, error, None, again, key, value, timestamp_ms, headers)
+        if may_refuse:
+            return add((key, value, timestamp_ms, headers, context.as_read(name, timestamp_ms, headers)))
+        return add((key, value, timestamp_ms, headers))
+
+    return process
 
 
 def delta_sink(node: DeltaSink, wiring: Wiring) -> Process:

@@ -33,15 +33,6 @@ class ExtractedTopicSink(Node):
     partitioner: StreamPartitioner | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class CustomSink(Node):
-    """Hands records to a sink that the author wrote."""
-
-    sink: AnySink
-    in_replay: bool
-    """Whether a replay calls it too."""
-
-
 class TableKind(Enum):
     """The kind of rows in a Delta table."""
 
@@ -73,3 +64,18 @@ class DeltaSink(Node):
     """What the table is, for its readers."""
     window_node: str | None = None
     """Name of the aggregate whose windows the rows belong to; it knows which windows are closed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomSink(Node):
+    """Hands records to a sink that the author wrote, or to one for another system (`topology/external.py`)."""
+
+    sink: AnySink
+    in_replay: bool
+    """Whether a replay calls it too."""
+    kind: TableKind = TableKind.APPEND
+    """What it gets: the records of a stream, or the updates of a table."""
+    needs_key: bool = False
+    """Whether a record without a key is a production error."""
+    rows: DeltaSink | None = None
+    """Says which columns a record has to fit; no such node is in the topology. None: it takes whatever comes."""
