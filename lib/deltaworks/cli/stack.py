@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from deltaworks import config
+from deltaworks import config, extras
 from deltaworks.cli.console import AsJson, Force, Steps, first_line, out, print_json, print_table, write_files
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
+    from deltaworks.connect.overview import Connectors
     from deltaworks.control.model import Overview, PipelineStatus
 
 
@@ -123,16 +125,19 @@ def status(
     name: Annotated[str | None, typer.Argument(help="Only this pipeline, with its last deployments.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the state of the pipelines and what runs."""
+    """Show the state of the pipelines, of the project's connectors, and what runs."""
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
-    seen = _overview(settings, name)
-    processes = [process for process in lifecycle.status(settings) if name in (None, process.name)]
+    with ThreadPoolExecutor(1) as beside:  # a Kafka Connect that is slow delays nobody else
+        asked = beside.submit(_connectors, settings, name)
+        seen = _overview(settings, name)
+        processes = [process for process in lifecycle.status(settings) if name in (None, process.name)]
+        connectors = asked.result()
     if as_json:
         from deltaworks.cli import listings
 
-        return print_json(listings.Status.of(seen, processes))
+        return print_json(listings.Status.of(seen, processes, connectors))
     print_table(
         "Pipelines",
         (
@@ -173,11 +178,50 @@ def status(
             ),
             right=("generation", "exit code"),
         )
+    if connectors is not None and connectors.connectors:
+        _show_connectors(connectors)
     print_table(
         "Processes",
         ("name", "state", "pid", "memory MB", "ports", "log"),
         ((s.name, s.state, str(s.pid), s.memory_mb, ", ".join(map(str, s.ports)), s.log) for s in processes),
         right=("pid", "memory MB"),
+    )
+
+
+def _connectors(settings: Settings, name: str | None) -> Connectors | None:
+    """The connectors of the project; None: it has no files of any, so nobody is asked."""
+    if not (settings.jobs / "connectors").is_dir():
+        return None
+    try:
+        from deltaworks.connect.overview import overview
+
+        return overview(settings, name)
+    except ModuleNotFoundError as error:
+        if extras.missing(error) is None:
+            raise
+        return None  # somebody runs streams beside connectors of a project, without the extra for these
+
+
+def _show_connectors(found: Connectors) -> None:
+    if found.problem is not None:
+        out.print(Text(f"Connectors: {found.problem}", "yellow"))
+    print_table(
+        "Connectors",
+        ("name", "should be", "is", "tasks", "running", "failed", "restarts", "why"),
+        (
+            (
+                c.name,
+                c.desired,
+                c.state,
+                c.tasks,
+                c.running_tasks,
+                c.failed_tasks,
+                c.restarts,
+                first_line(c.reason or ""),
+            )
+            for c in found.connectors
+        ),
+        right=("tasks", "running", "failed", "restarts"),
     )
 
 
