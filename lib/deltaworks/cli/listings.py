@@ -428,9 +428,9 @@ class Status(_Document, frozen=True, kw_only=True):
     processes: list[ProcessListed]
     registry_problem: str | None
     """Why this is only what this host knows; null: the registry has answered."""
-    connectors: list[ConnectorOverview] = []
+    connectors: list[ConnectorOverview]
     """Of Kafka Connect, as the project has files of them."""
-    connect_problem: str | None = None
+    connect_problem: str | None
     """Why Kafka Connect says nothing; null: it has answered, or there is nothing to ask."""
 
     @classmethod
