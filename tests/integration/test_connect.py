@@ -378,7 +378,7 @@ def test_a_task_that_fails_is_restarted_with_pauses_and_a_limit_and_told(supervi
         if "FAILED" in rest.states("limited"):
             (decision,) = watch(supervised, policy) or ()
             decided.append(decision)
-            times += [time.monotonic()] if decision.action == "restart" else []
+            times.extend([time.monotonic()] if decision.action == "restart" else [])
         return bool(decided) and decided[-1].action == "give_up"
 
     until(given_up)
@@ -395,7 +395,7 @@ def test_a_task_that_fails_is_restarted_with_pauses_and_a_limit_and_told(supervi
     assert watch(supervised, policy) == (decided[-1],), "and it stays so"
 
     target.parent.mkdir()
-    rest("POST", "/connectors/limited/restart?includeTasks=true&onlyFailed=true")
+    until(lambda: rest("POST", "/connectors/limited/restart?includeTasks=true&onlyFailed=true").status == 202)
     until(lambda: rest.states("limited") == ["RUNNING", "RUNNING"])
     until(lambda: target.is_file() and target.read_text() == "one\n")
     (decision,) = watch(supervised, policy) or ()
@@ -412,26 +412,32 @@ def test_one_that_is_gone_is_deployed_again_a_drift_is_repaired_and_a_stopped_on
     write_sink(supervised, "kept", tmp_path / "out.txt", "kept")
     deploy(supervised, "kept")
     until(lambda: rest.states("kept") == ["RUNNING", "RUNNING"])
-    wanted = rest("GET", "/connectors/kept/config").content
+    wanted = config_of(rest, "kept")
 
-    rest("DELETE", "/connectors/kept")
+    until(lambda: rest("DELETE", "/connectors/kept").status == 204)
     (decision,) = watch(supervised) or ()
     assert decision.action == "deploy"
-    assert rest("GET", "/connectors/kept/config").content == wanted
+    until(lambda: config_of(rest, "kept") == wanted)
 
-    rest("PUT", "/connectors/kept/config", {**wanted, "errors.log.enable": "true"})
+    until(lambda: rest("PUT", "/connectors/kept/config", {**wanted, "errors.log.enable": "true"}).status == 200)
     repaired = FileSink(name="kept", file=str(tmp_path / "out.txt"), topics=["kept"], on_drift="repair")
     with ConnectApi.of(supervised) as api:
         (decision,) = supervise(api, Loaded({"kept": repaired}), ConnectorBook.of(supervised)).decisions
     assert decision.action == "repair"
-    assert rest("GET", "/connectors/kept/config").content == wanted
+    until(lambda: config_of(rest, "kept") == wanted)
 
-    assert rest("PUT", "/connectors/kept/stop").status == 204
+    until(lambda: rest("PUT", "/connectors/kept/stop").status == 204)
     until(lambda: rest.states("kept") == ["STOPPED"])
     (decision,) = watch(supervised) or ()
     assert (decision.action, decision.reason) == ("nothing", "it is stopped")
     assert rest.states("kept") == ["STOPPED"]
     forget(supervised, "kept")
+
+
+def config_of(rest: Rest, name: str) -> Any:
+    """The settings of a connector; None while the workers rebalance."""
+    answer = rest("GET", f"/connectors/{name}/config")
+    return answer.content if answer.status == 200 else None
 
 
 def deploy(settings: Settings, name: str) -> None:
@@ -445,6 +451,6 @@ def deploy(settings: Settings, name: str) -> None:
 def forget(settings: Settings, name: str) -> None:
     """Deletes a connector, and its file."""
     ConnectorBook.of(settings).desire(name, "deleted", by="me")
-    assert client(settings)("DELETE", f"/connectors/{name}").status == 204
+    until(lambda: client(settings)("DELETE", f"/connectors/{name}").status == 204)
     for file in (settings.jobs / "connectors").glob(f"{name}.*"):
         file.unlink()

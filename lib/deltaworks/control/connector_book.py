@@ -63,7 +63,8 @@ class ConnectorBook:
         ).order_by(connectors.c.name)
         with self._registry.transaction() as connection:
             rows = connection.execute(query).all()
-        return {row.name: msgspec.convert(row._asdict(), ConnectorRecord) for row in rows}
+        documents = ({str(name): value for name, value in row._mapping.items()} for row in rows)
+        return {each["name"]: msgspec.convert(each, ConnectorRecord) for each in documents}
 
     def deployed(self, name: str, properties: Mapping[str, str], *, cluster: str, by: str) -> None:
         """Records that a connector should run from now on, and forgets what was tried before.

@@ -263,12 +263,13 @@ def test_pause_resume_and_stop(world: World) -> None:
 def test_a_restart_is_of_what_has_failed_and_begins_the_pauses_anew(world: World) -> None:
     world.apply()
     world.fake.fail("lines", 0, TRACE)
-    world.book.rows["lines"].restarts, world.book.rows["lines"].gave_up = 5, "5 restarts have not helped"
+    world.book.claim(world.book.records()["lines"], 5)
+    world.book.gave_up("lines", "5 restarts have not helped")
 
     world.operate("restart failed")
 
     assert world.fake.changes[-1][1] == "/connectors/lines/restart?includeTasks=true&onlyFailed=true"
-    assert (world.book.rows["lines"].restarts, world.book.rows["lines"].gave_up) == (0, None)
+    assert (world.book.records()["lines"].restarts, world.book.records()["lines"].gave_up) == (0, None)
 
 
 def test_offsets_are_forgotten_of_a_stopped_connector_only(world: World, caplog: pytest.LogCaptureFixture) -> None:
