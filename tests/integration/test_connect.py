@@ -21,10 +21,10 @@ import pytest
 from deltaworks.config import Reference
 from deltaworks.connect import FileSink, planning
 from deltaworks.connect.api import ConnectApi
-from deltaworks.connect.overview import overview
 from deltaworks.connect.project import Loaded, load
-from deltaworks.connect.supervision import Decision, supervise
-from deltaworks.connect.watch import watch
+from deltaworks.connectors.overview import overview
+from deltaworks.connectors.supervision import Decision, supervise
+from deltaworks.connectors.watch import watch
 from deltaworks.control import registry
 from deltaworks.control.connector_book import ConnectorBook
 from deltaworks.control.incident_book import IncidentBook

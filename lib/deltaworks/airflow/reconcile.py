@@ -16,7 +16,7 @@ runs therefore fires once, on the DAG that the stream's owner looks at.
 
 Then it records what is an incident now (`deltaworks.control.watch`). `streams__notices` tells people of them.
 
-`connectors` does the same for connectors of Kafka Connect (`deltaworks.connect.supervision`), beside the streams: a
+`connectors` does the same for connectors of Kafka Connect (`deltaworks.connectors.supervision`), beside the streams: a
 Kafka Connect that does not answer delays no restart of a stream. It acts itself, since a restart is one request.
 """
 
@@ -94,7 +94,7 @@ def look(dag_run: Any = None, ti: Any = None, access: Access = ENVIRONMENT) -> l
 
 def connectors(access: Access = ENVIRONMENT) -> dict[str, str]:
     """Restarts, deploys and repairs connectors that need it; returns what was done, by name."""
-    from deltaworks.connect.watch import watch
+    from deltaworks.connectors.watch import watch
 
     try:
         decisions = watch(access.settings())

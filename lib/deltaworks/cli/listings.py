@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from deltaworks.connect.answers import Offset
     from deltaworks.connect.answers import Status as ConnectorStatus
     from deltaworks.connect.checks import Problem
-    from deltaworks.connect.overview import Connectors as ConnectorsSeen
-    from deltaworks.connect.overview import ConnectorStatus as ConnectorSeen
     from deltaworks.connect.planning import Change as ConnectorChange
     from deltaworks.connect.planning import Plan as ConnectorPlan
     from deltaworks.connect.states import States
+    from deltaworks.connectors.overview import Connectors as ConnectorsSeen
+    from deltaworks.connectors.overview import ConnectorStatus as ConnectorSeen
     from deltaworks.control.erasures import Erasure
     from deltaworks.control.incidents import Incident
     from deltaworks.control.model import Deployment, Overview, PipelineStatus

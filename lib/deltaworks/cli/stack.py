@@ -17,7 +17,7 @@ from deltaworks.cli.console import AsJson, Force, Steps, first_line, out, print_
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
-    from deltaworks.connect.overview import Connectors
+    from deltaworks.connectors.overview import Connectors
     from deltaworks.control.model import Overview, PipelineStatus
 
 
@@ -193,7 +193,7 @@ def _connectors(settings: Settings, name: str | None) -> Connectors | None:
     if not (settings.jobs / "connectors").is_dir():
         return None
     try:
-        from deltaworks.connect.overview import overview
+        from deltaworks.connectors.overview import overview
 
         return overview(settings, name)
     except ModuleNotFoundError as error:

@@ -18,9 +18,8 @@ connector = DebeziumPostgres(
 `connector.py` is the connector, `debezium.py`, `jdbc.py` and `file_streams.py` make ones of common classes, and
 `secrets.py` says what is a secret and how it is referred to. `project.py` finds and loads the files. `checks.py` needs
 no worker; `validation.py` asks one. `planning.py` compares files with the cluster and applies them; `states.py` is what
-connectors and tasks do now. `supervision.py` restarts and repairs, `watch.py` records incidents of it; `overview.py` is
-for `deltaworks status`. `api.py` is the client of Connect's REST interface, `answers.py` what that says. Nothing
-here prints.
+connectors and tasks do now. `api.py` is the client of Connect's REST interface, `answers.py` what that says. Nothing
+here prints. What needs the registry is in `deltaworks.connectors`.
 """
 
 from deltaworks.connect.connector import Connector

@@ -132,7 +132,7 @@ OF_STREAMS: frozenset[Kind] = frozenset(
 )
 """Those that `of_stream` finds."""
 OF_CONNECTORS: frozenset[Kind] = frozenset({"connector_failed", "connector_given_up", "connector_drifted"})
-"""Those that `deltaworks.connect.supervision` finds; `pipeline` is the name of the connector."""
+"""Those that `deltaworks.connectors.supervision` finds; `pipeline` is the name of the connector."""
 STOPPED = "the stream was stopped"
 
 

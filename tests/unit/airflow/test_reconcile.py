@@ -10,8 +10,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks.airflow.reconcile import connectors, look, run_of
-from deltaworks.connect import watch as connectors_watch
-from deltaworks.connect.supervision import Decision as ConnectorDecision
+from deltaworks.connectors import watch as connectors_watch
+from deltaworks.connectors.supervision import Decision as ConnectorDecision
 from deltaworks.control import questions, reconcile, watch
 from deltaworks.control.incidents import Finding
 from deltaworks.control.model import Action, Decision

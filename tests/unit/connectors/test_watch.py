@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from deltaworks.config import Values
-from deltaworks.connect import watch as watching
-from deltaworks.connect.watch import watch
+from deltaworks.connectors import watch as watching
+from deltaworks.connectors.watch import watch
 from deltaworks.control.connector_book import ConnectorBook
 from deltaworks.control.incident_book import IncidentBook
 from deltaworks.control.incidents import Finding, Incident, Kind

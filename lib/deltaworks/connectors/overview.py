@@ -10,7 +10,7 @@ from deltaworks.connect.answers import Listed
 from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connect.connector import Connector
 from deltaworks.connect.states import FAILED, why_failed
-from deltaworks.connect.supervision import differences
+from deltaworks.connectors.supervision import differences
 from deltaworks.control.connector_book import DELETED, ConnectorBook, ConnectorRecord
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError, ControlUnavailableError
 from deltaworks.settings import Settings

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from deltaworks import clock
 from deltaworks.connect import project
 from deltaworks.connect.api import ConnectApi, Patience
-from deltaworks.connect.supervision import POLICY, Decision, Supervised, supervise
+from deltaworks.connectors.supervision import POLICY, Decision, Supervised, supervise
 from deltaworks.control.connector_book import DELETED, ConnectorBook
 from deltaworks.control.incident_book import IncidentBook
 from deltaworks.control.incidents import KINDS, OF_CONNECTORS, Finding, Incident

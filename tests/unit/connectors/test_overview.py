@@ -12,7 +12,7 @@ import pytest
 
 from deltaworks.config import Values
 from deltaworks.connect.api import Patience
-from deltaworks.connect.overview import Connectors, ConnectorStatus, overview
+from deltaworks.connectors.overview import Connectors, ConnectorStatus, overview
 from deltaworks.control.connector_book import ConnectorBook
 from deltaworks.errors import ControlUnavailableError
 from deltaworks.settings import Settings

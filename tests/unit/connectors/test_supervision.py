@@ -11,7 +11,7 @@ import pytest
 from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connect.connector import Connector
 from deltaworks.connect.project import Loaded
-from deltaworks.connect.supervision import DRIFTS_S, POLICY, Decision, supervise
+from deltaworks.connectors.supervision import DRIFTS_S, POLICY, Decision, supervise
 from deltaworks.errors import ConnectUnavailableError
 from tests.support.connector_book import BookInMemory
 from tests.support.fake_connect import FILE_SOURCE, FakeConnect, fake_connect
