@@ -51,7 +51,7 @@ def main() -> None:
     from tests.unit.airflow import connectors
 
     book, ends = BookInMemory(), {}
-    ConnectorBook.of = lambda settings: book  # type: ignore[method-assign,assignment]
+    ConnectorBook.of = lambda settings: book  # type: ignore[method-assign]
     states._SETTLE_S, states._ASK_S = 0.0, 0.02
     connectors.make(Path("project"))
     with fake_connect() as fake:
