@@ -5,20 +5,25 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from deltaworks import config, extras
+from deltaworks import clock, config, extras
 from deltaworks.cli.console import AsJson, Force, Steps, first_line, out, print_json, print_table, write_files
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.connectors.overview import Connectors
     from deltaworks.control.model import Overview, PipelineStatus
+
+_CONNECTORS_S = 6.0
+"""How long `status` waits for connectors: as long as the registry and Kafka Connect may take to say nothing."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -129,11 +134,10 @@ def status(
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
-    with ThreadPoolExecutor(1) as beside:  # a Kafka Connect that is slow delays nobody else
-        asked = beside.submit(_connectors, settings, name)
-        seen = _overview(settings, name)
-        processes = [process for process in lifecycle.status(settings) if name in (None, process.name)]
-        connectors = asked.result()
+    connectors_soon = _asked_beside(settings, name)
+    seen = _overview(settings, name)
+    processes = [process for process in lifecycle.status(settings) if name in (None, process.name)]
+    connectors = connectors_soon()
     if as_json:
         from deltaworks.cli import listings
 
@@ -178,7 +182,7 @@ def status(
             ),
             right=("generation", "exit code"),
         )
-    if connectors is not None and connectors.connectors:
+    if connectors is not None and (connectors.connectors or connectors.problem):
         _show_connectors(connectors)
     print_table(
         "Processes",
@@ -186,6 +190,29 @@ def status(
         ((s.name, s.state, str(s.pid), s.memory_mb, ", ".join(map(str, s.ports)), s.log) for s in processes),
         right=("pid", "memory MB"),
     )
+
+
+def _asked_beside(settings: Settings, name: str | None) -> Callable[[], Connectors | None]:
+    """Asks for the connectors beside everything else; the result waits for an answer, but not for long."""
+    answer: Future[Connectors | None] = Future()
+    until = clock.ticks_s() + _CONNECTORS_S
+
+    def ask() -> None:
+        try:
+            answer.set_result(_connectors(settings, name))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    def soon() -> Connectors | None:
+        try:
+            return answer.result(max(0.0, until - clock.ticks_s()))
+        except TimeoutError:
+            from deltaworks.connectors.overview import Connectors
+
+            return Connectors(problem=f"nothing is known of them after {_CONNECTORS_S:g} s: does Kafka Connect answer?")
+
+    Thread(target=ask, daemon=True).start()  # nobody waits for it at the end: a name server may take a minute
+    return soon
 
 
 def _connectors(settings: Settings, name: str | None) -> Connectors | None:
@@ -205,6 +232,8 @@ def _connectors(settings: Settings, name: str | None) -> Connectors | None:
 def _show_connectors(found: Connectors) -> None:
     if found.problem is not None:
         out.print(Text(f"Connectors: {found.problem}", "yellow"))
+    if not found.connectors:
+        return
     print_table(
         "Connectors",
         ("name", "should be", "is", "tasks", "running", "failed", "restarts", "why"),

@@ -58,11 +58,11 @@ def overview(settings: Settings, name: str | None = None, *, patience: Patience 
         patience: how long the worker may take.
     """
     records = _records(settings)
-    loaded = project.load_each(settings)
     names = {*project.written(settings), *(each for each, of in records.items() if of.desired != DELETED)}
     chosen = sorted(each for each in names if name in (None, each))
     if not chosen:
         return Connectors()
+    loaded = project.load_each(settings)
     there: Mapping[str, Listed] | None = None
     url = problem = None
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from deltaworks import exits
 from deltaworks.cli import app as cli
-from deltaworks.cli import listings
+from deltaworks.cli import listings, stack
 from deltaworks.config import Values
 from deltaworks.connect import states
 from deltaworks.control.connector_book import ConnectorBook, Desired
@@ -311,6 +311,9 @@ def test_status_of_everything_shows_connectors_beside_streams(
     assert listed.connect_problem is None
     assert len(msgspec.json.decode(status("lines", "--json"), type=listings.Status).connectors) == 1
 
+    monkeypatch.setattr(stack, "_CONNECTORS_S", 0.0)
+    assert "Connectors: nothing is known of them after 0 s" in status()
+    monkeypatch.setattr(stack, "_CONNECTORS_S", 20.0)
     fake.next = [(500, "down")] * 3
     shown = status()
     assert "Connectors: " in shown and "down" in shown and "This is only what this host knows" in shown
