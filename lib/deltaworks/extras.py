@@ -11,6 +11,7 @@ EXTRAS = {
     "batch": "batch",
     "cli": "cli",
     "connect": "connect",
+    "connectors": "airflow",
     "control": "control",
     "explain": "spark",
     "kafka": "kafka",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,12 +19,23 @@ import psutil
 import pytest
 
 from deltaworks.config import Reference
+from deltaworks.connect import FileSink, planning
+from deltaworks.connect.api import ConnectApi
+from deltaworks.connect.project import Loaded, load
+from deltaworks.connectors.overview import overview
+from deltaworks.connectors.supervision import Decision, supervise
+from deltaworks.connectors.watch import watch
+from deltaworks.control import registry
+from deltaworks.control.connector_book import ConnectorBook
+from deltaworks.control.incident_book import IncidentBook
+from deltaworks.control.policy import RestartPolicy
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.kafka.admin import partition_counts
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import connect, ports
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
+from tests.integration.control.conftest import running as registry_server
 from tests.support import polling
 from tests.support.live_stack import await_restart, free_pair, kill_component, listening, read_all
 
@@ -316,3 +328,129 @@ def test_sources_and_sinks_reach_a_secured_kafka(tmp_path: Path) -> None:
         until(lambda: (tmp_path / "out.txt").is_file() and (tmp_path / "out.txt").read_text() == "one\ntwo\n")
         secret = (settings.kafka / "secrets" / "deltaworks.password").read_text().strip()
         assert secret not in log_of(settings, "connect").read_text()
+
+
+@pytest.fixture(scope="module")
+def supervised(running: Settings) -> Iterator[Settings]:
+    """The same home, with a registry and a project of its own."""
+    with tempfile.TemporaryDirectory(prefix="deltaworks-tests-") as folder, registry_server(Path(folder)) as server:
+        (project := Path(folder) / "project" / "jobs" / "connectors").mkdir(parents=True)
+        told = Settings.from_environment({"DELTAWORKS_HOME": str(running.home)}, cwd=running.home)
+        settings = replace(running, control_url=server.new_database(), project=project.parents[1], values=told.values)
+        registry.migrate(settings)
+        try:
+            yield settings
+        finally:
+            registry.close()
+
+
+def write_sink(settings: Settings, name: str, file: Path, topic: str, **others: str) -> None:
+    """The file of a connector that appends records to a file."""
+    config = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
+        "tasks.max": "1",
+        "file": str(file),
+        "topics": topic,
+        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+        **others,
+    }
+    (settings.jobs / "connectors" / f"{name}.json").write_text(json.dumps({"name": name, "config": config}))
+
+
+def open_kinds(settings: Settings) -> set[str]:
+    return {each.kind for each in IncidentBook.of(settings).listed()}
+
+
+def test_a_task_that_fails_is_restarted_with_pauses_and_a_limit_and_told(supervised: Settings, tmp_path: Path) -> None:
+    """Its folder is missing, so each restart fails; then it is there, and somebody restarts it."""
+    rest, policy = client(supervised), RestartPolicy(first_s=1.0, longest_s=4.0, limit=3, healthy_s=600.0)
+    target = tmp_path / "missing" / "out.txt"
+    write_sink(supervised, "limited", target, "limited")
+    start(rest, "fed", source(tmp_path / "in.txt", "limited"))
+    append(tmp_path / "in.txt", "one")
+    deploy(supervised, "limited")
+    until(lambda: "FAILED" in rest.states("limited"))
+
+    decided: list[Decision] = []
+    times: list[float] = []
+
+    def given_up() -> bool:
+        if "FAILED" in rest.states("limited"):
+            (decision,) = watch(supervised, policy) or ()
+            decided.append(decision)
+            times.extend([time.monotonic()] if decision.action == "restart" else [])
+        return bool(decided) and decided[-1].action == "give_up"
+
+    until(given_up)
+    restarts = [each for each in decided if each.action == "restart"]
+    assert len(restarts) == policy.limit
+    assert times[1] - times[0] >= 1.0 and times[2] - times[1] >= 2.0, "the pauses grow"
+    assert "3 restarts in a row have not helped: 1 of 1 tasks have failed" in decided[-1].reason
+    assert "Couldn't find or create file" in decided[-1].reason
+    assert open_kinds(supervised) == {"connector_failed", "connector_given_up"}
+
+    (seen,) = overview(supervised).connectors
+    assert (seen.name, seen.state, seen.tasks, seen.failed_tasks) == ("limited", "RUNNING", 1, 1)
+    assert str(seen.reason).startswith("nothing restarts it: 3 restarts")
+    assert watch(supervised, policy) == (decided[-1],), "and it stays so"
+
+    target.parent.mkdir()
+    until(lambda: rest("POST", "/connectors/limited/restart?includeTasks=true&onlyFailed=true").status == 202)
+    until(lambda: rest.states("limited") == ["RUNNING", "RUNNING"])
+    until(lambda: target.is_file() and target.read_text() == "one\n")
+    (decision,) = watch(supervised, policy) or ()
+    assert (decision.action, decision.reason) == ("nothing", "it runs")
+    assert open_kinds(supervised) == set()
+    for name in ("limited", "fed"):
+        forget(supervised, name)
+
+
+def test_one_that_is_gone_is_deployed_again_a_drift_is_repaired_and_a_stopped_one_rests(
+    supervised: Settings, tmp_path: Path
+) -> None:
+    rest = client(supervised)
+    write_sink(supervised, "kept", tmp_path / "out.txt", "kept")
+    deploy(supervised, "kept")
+    until(lambda: rest.states("kept") == ["RUNNING", "RUNNING"])
+    wanted = config_of(rest, "kept")
+
+    until(lambda: rest("DELETE", "/connectors/kept").status == 204)
+    (decision,) = watch(supervised) or ()
+    assert decision.action == "deploy"
+    until(lambda: config_of(rest, "kept") == wanted)
+
+    until(lambda: rest("PUT", "/connectors/kept/config", {**wanted, "errors.log.enable": "true"}).status == 200)
+    repaired = FileSink(name="kept", file=str(tmp_path / "out.txt"), topics=["kept"], on_drift="repair")
+    with ConnectApi.of(supervised) as api:
+        (decision,) = supervise(api, Loaded({"kept": repaired}), ConnectorBook.of(supervised)).decisions
+    assert decision.action == "repair"
+    until(lambda: config_of(rest, "kept") == wanted)
+
+    until(lambda: rest("PUT", "/connectors/kept/stop").status == 204)
+    until(lambda: rest.states("kept") == ["STOPPED"])
+    (decision,) = watch(supervised) or ()
+    assert (decision.action, decision.reason) == ("nothing", "it is stopped")
+    assert rest.states("kept") == ["STOPPED"]
+    forget(supervised, "kept")
+
+
+def config_of(rest: Rest, name: str) -> Any:
+    """The settings of a connector; None while the workers rebalance."""
+    answer = rest("GET", f"/connectors/{name}/config")
+    return answer.content if answer.status == 200 else None
+
+
+def deploy(settings: Settings, name: str) -> None:
+    """As the DAG of the connector does it."""
+    with ConnectApi.of(settings) as api:
+        (change,) = (planned := planning.plan({name: load(settings, name)}, api, whole=False)).changes
+        planning.apply(planned, api)
+        ConnectorBook.of(settings).deployed(name, change.wanted or {}, cluster=api.cluster(), by="me")
+
+
+def forget(settings: Settings, name: str) -> None:
+    """Deletes a connector, and its file."""
+    ConnectorBook.of(settings).desire(name, "deleted", by="me")
+    until(lambda: client(settings)("DELETE", f"/connectors/{name}").status == 204)
+    for file in (settings.jobs / "connectors").glob(f"{name}.*"):
+        file.unlink()

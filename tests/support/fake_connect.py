@@ -103,6 +103,8 @@ class FakeConnect:
     next: list[tuple[int, str]] = field(default_factory=list)
     """What the next requests are answered instead: a status and a message."""
     hangs: bool = False
+    cluster: str = "MkU3OEVBNTcwNTJENDM2Qg"
+    """Id of the Kafka cluster."""
     login: tuple[str, str] | None = None
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     """Method, path and body of each request."""
@@ -129,6 +131,8 @@ class FakeConnect:
         parts = [unquote(part) for part in address.path.strip("/").split("/")]
         asked = parse_qs(address.query)
         match method, parts:
+            case "GET", [""]:
+                return 200, {"version": "4.3.1", "commit": "abc", "kafka_cluster_id": self.cluster}
             case "GET", ["connectors"]:
                 return 200, self._expanded(asked["expand"]) if "expand" in asked else [*self.connectors]
             case "GET", ["connector-plugins"]:

@@ -1,4 +1,4 @@
-"""The DAG bundle of a project: one small DAG file per pipeline and batch job in `jobs/`, kept in step with that folder.
+"""The DAG bundle of a project: a small DAG file per pipeline, batch job and connector, kept in step with `jobs/`.
 
 Airflow parses each DAG file in its own process, with its own time limit and its own import error. So a pipeline that
 cannot be imported does not affect the DAGs of the others, and its error appears under its own name (`jobs/orders.py`).
@@ -17,6 +17,7 @@ from airflow.dag_processing.bundles.base import BaseDagBundle
 from deltaworks.airflow.access import Access
 from deltaworks.airflow.quality import SUITES
 from deltaworks.batch import jobs as batch_jobs
+from deltaworks.connect import project as connectors
 from deltaworks.control import jobs
 from deltaworks.settings import Settings
 
@@ -29,7 +30,7 @@ globals().update({factory}({arguments}))
 
 
 class PipelineBundle(BaseDagBundle):
-    """The pipelines and batch jobs of a project.
+    """The pipelines, batch jobs and connectors of a project.
 
     Args:
         project: folder of the project; None: DELTAWORKS_PROJECT.
@@ -94,23 +95,36 @@ def write_dag_files(settings: Settings, given: Mapping[str, Any]) -> None:
     _write_folder(settings, Path(), pipelines)
     batch = {name: ("batch_dags", f"[{name!r}]{options}") for name in batch_jobs.names(settings)}
     _write_folder(settings, Path(batch_jobs.FOLDER), batch)
+    written = connectors.written(settings)
+    connect = {name: ("connector_dags", f"[{name!r}]{options}") for name in written}
+    _write_folder(settings, Path(connectors.FOLDER), connect, {name: found[0] for name, found in written.items()})
 
 
-def _write_folder(settings: Settings, below: Path, calls: Mapping[str, tuple[str, str]]) -> None:
-    """Writes a file per job: name -> the function that makes its DAGs, and the arguments."""
+def _write_folder(
+    settings: Settings, below: Path, calls: Mapping[str, tuple[str, str]], files: Mapping[str, Path] | None = None
+) -> None:
+    """Writes a DAG file per job.
+
+    Args:
+        settings: name the folder.
+        below: `jobs/`, and that folder.
+        calls: name of each job -> the function that makes its DAGs, and the arguments.
+        files: name -> its file, if that is not `NAME.py`.
+    """
     folder = dag_files(settings) / below
     folder.mkdir(parents=True, exist_ok=True)
     for file in folder.glob("*.py"):
         if file.stem not in calls:
             file.unlink(missing_ok=True)
     for name, (factory, arguments) in calls.items():
+        source = settings.jobs / below / f"{name}.py" if files is None else files[name]
         try:
-            changed_ns = (settings.jobs / below / f"{name}.py").stat().st_mtime_ns
+            changed_ns = source.stat().st_mtime_ns
         except FileNotFoundError:
             continue  # deleted meanwhile; the next call removes its DAG file
         with suppress(FileNotFoundError):
             changed_ns = max(changed_ns, (settings.jobs / SUITES / f"{name}.py").stat().st_mtime_ns)
-        job = (Path("jobs") / below / f"{name}.py").as_posix()
+        job = (Path("jobs") / below / source.name).as_posix()
         _write(folder / f"{name}.py", _FILE.format(job=job, factory=factory, arguments=arguments), changed_ns)
 
 

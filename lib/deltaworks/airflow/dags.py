@@ -3,6 +3,7 @@
 ```
 from deltaworks.airflow.dags import (
     batch_dags,
+    connector_dags,
     days_dag,
     dead_letters_dag,
     maintenance_dag,
@@ -12,6 +13,7 @@ from deltaworks.airflow.dags import (
 
 globals().update(pipelines_dags(project="/srv/shop", conn_id="deltaworks_default", owner="shop"))
 globals().update(batch_dags(project="/srv/shop", conn_id="deltaworks_default", owner="shop"))
+globals().update(connector_dags(project="/srv/shop", conn_id="deltaworks_default", owner="shop"))
 reconcile = reconcile_dag(project="/srv/shop", conn_id="deltaworks_default")
 days = days_dag(project="/srv/shop", conn_id="deltaworks_default")
 dead_letters = dead_letters_dag(project="/srv/shop", conn_id="deltaworks_default")
@@ -30,9 +32,10 @@ from typing import Literal, Unpack, assert_never
 
 from airflow.sdk import DAG, get_parsing_context
 
-from deltaworks.airflow import batch
+from deltaworks.airflow import batch, connector
 from deltaworks.airflow.assets import checked_asset, table_asset
 from deltaworks.airflow.batch import batch_dag
+from deltaworks.airflow.connector import connector_dag
 from deltaworks.airflow.days import days_dag
 from deltaworks.airflow.dead_letters import dead_letters_dag
 from deltaworks.airflow.maintenance import maintenance_dag
@@ -44,6 +47,7 @@ from deltaworks.airflow.replay import replay_dag
 from deltaworks.airflow.reprocess import reprocess_dag
 from deltaworks.airflow.stream import stream_dag
 from deltaworks.batch import jobs as batch_jobs
+from deltaworks.connect import project as connectors
 from deltaworks.control import jobs
 from deltaworks.errors import ConfigurationError
 
@@ -52,6 +56,8 @@ __all__ = [
     "batch_dag",
     "batch_dags",
     "checked_asset",
+    "connector_dag",
+    "connector_dags",
     "days_dag",
     "dead_letters_dag",
     "maintenance_dag",
@@ -108,6 +114,24 @@ def batch_dags(names: Collection[str] | None = None, **options: Unpack[PipelineO
     chosen = batch_jobs.names(access_of(options).parsed()) if names is None else sorted(names)
     wanted = get_parsing_context().dag_id
     made = [batch_dag(name, **options) for name in chosen if wanted in (None, batch.dag_id(name))]
+    return {dag.dag_id: dag for dag in made}
+
+
+def connector_dags(names: Collection[str] | None = None, **options: Unpack[PipelineOptions]) -> dict[str, DAG]:
+    """The DAGs of the project's connectors of Kafka Connect, by id; a task that is about to run gets only its own.
+
+    A connector whose file cannot be used is an import error of the whole DAG file.
+
+    Args:
+        names: the connectors; None: all of them.
+        options: see `PipelineOptions`.
+
+    Raises:
+        ConfigurationError: there is no such connector, its file cannot be used, or an option cannot.
+    """
+    chosen = list(connectors.written(access_of(options).parsed())) if names is None else sorted(names)
+    wanted = get_parsing_context().dag_id
+    made = [connector_dag(name, **options) for name in chosen if wanted in (None, connector.dag_id(name))]
     return {dag.dag_id: dag for dag in made}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,7 @@ from deltaworks import config
 from deltaworks.airflow.connections import as_text, decoded, registry_url, there
 from deltaworks.airflow.executors import placed
 from deltaworks.airflow.provider import CONNECTION_TYPE
+from deltaworks.config import Reference
 from deltaworks.doctor import Finding, examine
 from deltaworks.errors import ConfigurationError, DeltaworksError
 from deltaworks.settings import Settings
@@ -43,6 +45,11 @@ class _Extra(msgspec.Struct, frozen=True):
     environment: str | None = None
     home: str | None = None
     kafka_conn_id: str | None = None
+    connect_conn_id: str | None = None
+
+
+class _ConnectExtra(msgspec.Struct, frozen=True):
+    ca_file: str | None = None
 
 
 class DeltaworksHook(BaseHook):
@@ -71,13 +78,18 @@ class DeltaworksHook(BaseHook):
         """
         with there(self.deltaworks_conn_id):
             connection = self.get_connection(self.deltaworks_conn_id)
-        if (kafka_id := _extra(connection).kafka_conn_id) is None:
-            return self._settings(connection)
-        with there(kafka_id, named_by=self.deltaworks_conn_id):
-            return self._settings(connection, self.get_connection(kafka_id))
+        extra, kafka = _extra(connection), None
+        if extra.kafka_conn_id is not None:
+            with there(extra.kafka_conn_id, named_by=self.deltaworks_conn_id):
+                kafka = self.get_connection(extra.kafka_conn_id)
+        settings = self._settings(connection, kafka)
+        if extra.connect_conn_id is None:
+            return settings
+        with there(extra.connect_conn_id, named_by=self.deltaworks_conn_id):
+            return with_connect(settings, self.get_connection(extra.connect_conn_id))
 
     async def settings_async(self) -> Settings:
-        """Like `settings`, for a trigger, whose event loop must not wait."""
+        """Like `settings`, for a trigger, whose event loop must not wait, and which needs no Kafka Connect."""
         with there(self.deltaworks_conn_id):
             connection = await self.aget_connection(self.deltaworks_conn_id)
         if (kafka_id := _extra(connection).kafka_conn_id) is None:
@@ -130,6 +142,37 @@ def variables(connection: Connection, kafka: Connection | None = None) -> dict[s
     return {name: value for name, value in named.items() if value} | ({} if kafka is None else _of_kafka(kafka))
 
 
+def with_connect(settings: Settings, connection: Connection) -> Settings:
+    """The settings with the workers of Kafka Connect that a connection names, in place of `[connect]`.
+
+    User and password are references to the connection, which are followed where a request is sent.
+
+    Raises:
+        ConfigurationError: the connection has no address, or its extra cannot be used.
+    """
+    extra = decoded(connection, _ConnectExtra)
+    host, conn_id = connection.host or "", str(connection.conn_id)
+    if not host:
+        raise ConfigurationError(
+            f"The connection {conn_id!r} has no host, which is where Kafka Connect answers.",
+            hint="host connect.example.com, port 8083, and schema https if it has TLS",
+        )
+    scheme, _, address = host.rpartition("://")
+    port = "" if connection.port is None else f":{connection.port}"
+    url = f"{scheme or connection.schema or 'http'}://{address}{port}"
+    table: dict[str, str | Reference] = {"url": url}
+    for name, field, value in (
+        ("username", "login", connection.login),
+        ("password", "password", connection.password),
+    ):
+        if value:
+            table[name] = Reference(origin=f"{field} of the connection {conn_id!r}", airflow=conn_id, field=field)
+    if extra.ca_file is not None:
+        table["ca_file"] = extra.ca_file
+    values = replace(settings.values, tables={**settings.values.tables, ("connect", ""): table})
+    return replace(settings, values=values)
+
+
 def _of_kafka(kafka: Connection) -> dict[str, str]:
     """Address and settings of Kafka's clients, without those that only clients of Airflow's operators need."""
     given = decoded(kafka, dict[str, str | bool | int | float | None])
@@ -149,7 +192,9 @@ def _of_kafka(kafka: Connection) -> dict[str, str]:
 
 def _extra(connection: Connection) -> _Extra:
     extra = decoded(connection, _Extra)
-    return msgspec.structs.replace(extra, kafka_conn_id=extra.kafka_conn_id or None)
+    return msgspec.structs.replace(
+        extra, kafka_conn_id=extra.kafka_conn_id or None, connect_conn_id=extra.connect_conn_id or None
+    )
 
 
 def _told(finding: Finding) -> str:

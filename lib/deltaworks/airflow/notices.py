@@ -29,7 +29,7 @@ from airflow.sdk.exceptions import AirflowException
 from deltaworks.airflow.access import Access
 from deltaworks.airflow.home_dags import home_dag
 from deltaworks.airflow.options import DagOptions, access_of
-from deltaworks.control.incidents import KINDS, Incident, runbook
+from deltaworks.control.incidents import KINDS, OF_CONNECTORS, Incident, runbook
 from deltaworks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -43,7 +43,11 @@ OTHERS = "*"
 """In a mapping of notifiers: the pipelines that it does not name, and the home."""
 _MAIL = {"subject": "{{ incident.title }}", "html_content": "{{ incident.html }}"}
 """Subject and text of a mail whose notifier has none of its own."""
-_DAGS: dict[str, str] = {"quality_failed": "quality", "approval_waits": "replay"}
+_DAGS: dict[str, str] = {
+    "quality_failed": "quality",
+    "approval_waits": "replay",
+    **dict.fromkeys(OF_CONNECTORS, "connector"),
+}
 """Kind -> the DAG of its pipeline; the others have `stream`."""
 
 

@@ -41,6 +41,11 @@ def get_provider_info() -> dict[str, Any]:
                         "Id of a connection of the type kafka, such as kafka_default. Its extra has settings of "
                         "librdkafka; those that exactly-once depends on, such as group.id, are not used.",
                     ),
+                    "connect_conn_id": _field(
+                        "Kafka Connect connection",
+                        "Id of a connection of the type http, such as deltaworks_connect: the address of a worker of "
+                        "Kafka Connect, and its user and password. Its extra may have ca_file.",
+                    ),
                     "sslmode": _field("Registry sslmode", "libpq's sslmode, such as verify-full."),
                     "sslrootcert": _field(
                         "Registry sslrootcert", "File with the certificates that the registry needs."

@@ -2,6 +2,7 @@
 
 ```
 look --> act (one run of <name>__stream per stream that needs it)
+connectors
 ```
 
 The supervisor of the home restarts a dead stream at once. This DAG starts the supervisor if there is none, and steps
@@ -14,6 +15,9 @@ follows from the generation, so there is one run each time a stream is given up,
 runs therefore fires once, on the DAG that the stream's owner looks at.
 
 Then it records what is an incident now (`deltaworks.control.watch`). `streams__notices` tells people of them.
+
+`connectors` does the same for connectors of Kafka Connect (`deltaworks.connectors.supervision`), beside the streams: a
+Kafka Connect that does not answer delays no restart of a stream. It acts itself, since a restart is one request.
 """
 
 from __future__ import annotations
@@ -24,13 +28,14 @@ from typing import Any, Unpack
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks.airflow.access import ENVIRONMENT, Access
 from deltaworks.airflow.home_dags import home_dag
 from deltaworks.airflow.options import FIRST, DagOptions, access_of
 from deltaworks.airflow.stream import dag_id
 from deltaworks.control.model import Decision
-from deltaworks.errors import DeltaworksError, StackError
+from deltaworks.errors import ConfigurationError, ConnectUnavailableError, DeltaworksError, StackError
 from deltaworks.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -65,6 +70,7 @@ def reconcile_dag(every: timedelta = timedelta(minutes=1), **options: Unpack[Dag
             skip_when_already_exists=True,
             map_index_template="{{ task.trigger_dag_id }}",
         ).expand_kwargs(runs)
+        task(task_id="connectors", execution_timeout=timedelta(minutes=5))(connectors)(access=access)
     return dag
 
 
@@ -84,6 +90,23 @@ def look(dag_run: Any = None, ti: Any = None, access: Access = ENVIRONMENT) -> l
         log.info("%s, generation %s: %s (%s)", decision.pipeline, decision.generation, decision.action, decision.reason)
     _watch(settings, ti)
     return [run for decision in decisions if (run := run_of(decision, dag_run.run_id)) is not None]
+
+
+def connectors(access: Access = ENVIRONMENT) -> dict[str, str]:
+    """Restarts, deploys and repairs connectors that need it; returns what was done, by name."""
+    from deltaworks.connectors.watch import watch
+
+    try:
+        decisions = watch(access.settings())
+    except ConfigurationError as error:
+        raise AirflowFailException(str(error)) from error
+    except ConnectUnavailableError as error:
+        raise AirflowSkipException(f"an incident says so: {error}") from error
+    if decisions is None:
+        raise AirflowSkipException("the project has no connectors")
+    for each in decisions:
+        log.info("%s: %s (%s)", each.name, each.action, each.reason)
+    return {each.name: each.action for each in decisions if each.action in ("restart", "deploy", "repair")}
 
 
 def _watch(settings: Settings, ti: Any) -> None:

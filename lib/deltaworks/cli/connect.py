@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from deltaworks.cli.console import AsJson, Steps, out, print_json, print_table, require_agreement, shortened
-from deltaworks.errors import ConfigurationError
+from deltaworks.errors import ConfigurationError, ControlUnavailableError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
@@ -248,10 +248,24 @@ def delete(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not a
         api.require(name)
         if not yes:
             require_agreement(f"Delete {name}?", f"delete {name}", hint="--yes deletes it without asking")
+        _forget(settings, name)
         api.delete(name)
     out.print(f"{name} is deleted", markup=False, highlight=False)
     if (file := project.files(settings).get(name)) is not None:
         out.print(f"jobs/connectors/{file.name} is still there: `apply` makes it again", markup=False, highlight=False)
+
+
+def _forget(settings: Settings, name: str) -> None:
+    """Says in the registry, if there is one, that nobody deploys the connector again; first, so that nobody does."""
+    try:
+        from deltaworks.cli.pipelines import user
+        from deltaworks.control.connector_book import DELETED, ConnectorBook
+
+        ConnectorBook.of(settings).desire(name, DELETED, by=user())
+    except (ControlUnavailableError, ModuleNotFoundError) as error:
+        why = error.message if isinstance(error, ControlUnavailableError) else "deltaworks[control] is not installed"
+        told = f"note: if streams__reconcile watches {name}, it deploys it again; delete it then ({why})"
+        out.print(Text(told, "dim"))
 
 
 def _api(settings: Settings) -> ConnectApi:

@@ -17,23 +17,26 @@ def add_to(app: typer.Typer) -> None:
 
 
 def incidents(
-    name: Annotated[str | None, typer.Argument(help="Only those of this pipeline.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Only those of this pipeline or connector.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Also those of the last 90 days that are over.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the open incidents of the streams and of the home, with their likely causes.
+    """Show the open incidents of streams, connectors and the home, with their likely causes.
 
     `streams__reconcile` in Airflow finds and records them, once a minute.
     """
     from deltaworks.cli import listings
+    from deltaworks.connect import project
     from deltaworks.control import jobs
     from deltaworks.control.incident_book import IncidentBook
     from deltaworks.control.incidents import KINDS, runbook
 
     settings = Settings.from_environment()
     found = IncidentBook.of(settings).listed(name, ended=every)
-    if name is not None and not found and name not in (known := jobs.names(settings)):
-        raise ConfigurationError(f"There is no pipeline {name!r}.", hint=f"pipelines: {', '.join(known) or 'none'}")
+    known = {*jobs.names(settings), *project.written(settings)}
+    if name is not None and not found and name not in known:
+        there = ", ".join(sorted(known)) or "none"
+        raise ConfigurationError(f"There is no pipeline {name!r}.", hint=f"pipelines and connectors: {there}")
     if as_json:
         listed = [listings.IncidentListed.of(each, settings.docs_url) for each in found]
         return print_json(listings.Incidents(incidents=listed))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from deltaworks.connect.planning import Change as ConnectorChange
     from deltaworks.connect.planning import Plan as ConnectorPlan
     from deltaworks.connect.states import States
+    from deltaworks.connectors.overview import Connectors as ConnectorsSeen
+    from deltaworks.connectors.overview import ConnectorStatus as ConnectorSeen
     from deltaworks.control.erasures import Erasure
     from deltaworks.control.incidents import Incident
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
@@ -395,6 +397,28 @@ class ProcessListed(_Document, frozen=True, kw_only=True):
         return cls._from(process)
 
 
+class ConnectorOverview(_Document, frozen=True, kw_only=True):
+    """A connector of the project: what it should do, and what it does."""
+
+    name: str
+    desired: str | None
+    """`running`, `paused` or `stopped`; null: nobody has deployed it, or the registry does not answer."""
+    state: str
+    """In the words of Kafka Connect; `MISSING`: it does not have it, `UNKNOWN`: it does not answer."""
+    tasks: int
+    running_tasks: int
+    failed_tasks: int
+    restarts: int
+    reason: str | None
+    """In one line."""
+    differs: bool | None
+    """Whether file and cluster differ; null: that is not known."""
+
+    @classmethod
+    def of(cls, connector: ConnectorSeen) -> ConnectorOverview:
+        return cls._from(connector)
+
+
 class Status(_Document, frozen=True, kw_only=True):
     """`deltaworks status --json`"""
 
@@ -404,14 +428,20 @@ class Status(_Document, frozen=True, kw_only=True):
     processes: list[ProcessListed]
     registry_problem: str | None
     """Why this is only what this host knows; null: the registry has answered."""
+    connectors: list[ConnectorOverview]
+    """Of Kafka Connect, as the project has files of them."""
+    connect_problem: str | None
+    """Why Kafka Connect says nothing; null: it has answered, or there is nothing to ask."""
 
     @classmethod
-    def of(cls, seen: Overview, processes: list[Process]) -> Status:
+    def of(cls, seen: Overview, processes: list[Process], connectors: ConnectorsSeen | None = None) -> Status:
         return cls(
             pipelines=list(map(PipelineListed.of, seen.pipelines)),
             deployments=list(map(DeploymentListed.of, seen.deployments)),
             processes=list(map(ProcessListed.of, processes)),
             registry_problem=seen.registry_problem,
+            connectors=[] if connectors is None else list(map(ConnectorOverview.of, connectors.connectors)),
+            connect_problem=None if connectors is None else connectors.problem,
         )
 
 

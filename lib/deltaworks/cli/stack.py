@@ -5,18 +5,25 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from deltaworks import config
+from deltaworks import clock, config, extras
 from deltaworks.cli.console import AsJson, Force, Steps, first_line, out, print_json, print_table, write_files
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
+    from deltaworks.connectors.overview import Connectors
     from deltaworks.control.model import Overview, PipelineStatus
+
+_CONNECTORS_S = 6.0
+"""How long `status` waits for connectors: as long as the registry and Kafka Connect may take to say nothing."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -130,16 +137,18 @@ def status(
     name: Annotated[str | None, typer.Argument(help="Only this pipeline, with its last deployments.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the state of the pipelines and what runs."""
+    """Show the state of the pipelines, of the project's connectors, and what runs."""
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
+    connectors_soon = _asked_beside(settings, name)
     seen = _overview(settings, name)
     processes = [process for process in lifecycle.status(settings) if name in (None, process.name)]
+    connectors = connectors_soon()
     if as_json:
         from deltaworks.cli import listings
 
-        return print_json(listings.Status.of(seen, processes))
+        return print_json(listings.Status.of(seen, processes, connectors))
     print_table(
         "Pipelines",
         (
@@ -180,11 +189,75 @@ def status(
             ),
             right=("generation", "exit code"),
         )
+    if connectors is not None and (connectors.connectors or connectors.problem):
+        _show_connectors(connectors)
     print_table(
         "Processes",
         ("name", "state", "pid", "memory MB", "ports", "log"),
         ((s.name, s.state, str(s.pid), s.memory_mb, ", ".join(map(str, s.ports)), s.log) for s in processes),
         right=("pid", "memory MB"),
+    )
+
+
+def _asked_beside(settings: Settings, name: str | None) -> Callable[[], Connectors | None]:
+    """Asks for the connectors beside everything else; the result waits for an answer, but not for long."""
+    answer: Future[Connectors | None] = Future()
+    until = clock.ticks_s() + _CONNECTORS_S
+
+    def ask() -> None:
+        try:
+            answer.set_result(_connectors(settings, name))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    def soon() -> Connectors | None:
+        try:
+            return answer.result(max(0.0, until - clock.ticks_s()))
+        except TimeoutError:
+            from deltaworks.connectors.overview import Connectors
+
+            return Connectors(problem=f"nothing is known of them after {_CONNECTORS_S:g} s: does Kafka Connect answer?")
+
+    Thread(target=ask, daemon=True).start()  # nobody waits for it at the end: a name server may take a minute
+    return soon
+
+
+def _connectors(settings: Settings, name: str | None) -> Connectors | None:
+    """The connectors of the project; None: it has no files of any, so nobody is asked."""
+    if not (settings.jobs / "connectors").is_dir():
+        return None
+    try:
+        from deltaworks.connectors.overview import overview
+
+        return overview(settings, name)
+    except ModuleNotFoundError as error:
+        if extras.missing(error) is None:
+            raise
+        return None  # somebody runs streams beside connectors of a project, without the extra for these
+
+
+def _show_connectors(found: Connectors) -> None:
+    if found.problem is not None:
+        out.print(Text(f"Connectors: {found.problem}", "yellow"))
+    if not found.connectors:
+        return
+    print_table(
+        "Connectors",
+        ("name", "should be", "is", "tasks", "running", "failed", "restarts", "why"),
+        (
+            (
+                c.name,
+                c.desired,
+                c.state,
+                c.tasks,
+                c.running_tasks,
+                c.failed_tasks,
+                c.restarts,
+                first_line(c.reason or ""),
+            )
+            for c in found.connectors
+        ),
+        right=("tasks", "running", "failed", "restarts"),
     )
 
 

@@ -20,7 +20,7 @@ common classes, `published.py` has the settings that others have published, and
 `secrets.py` says what is a secret and how it is referred to. `project.py` finds and loads the files. `checks.py` needs
 no worker; `validation.py` asks one. `planning.py` compares files with the cluster and applies them; `states.py` is what
 connectors and tasks do now. `api.py` is the client of Connect's REST interface, `answers.py` what that says. Nothing
-here prints.
+here prints. What needs the registry is in `deltaworks.connectors`.
 """
 
 from deltaworks.connect.connector import Connector

@@ -7,11 +7,23 @@ from typing import Any
 import msgspec
 
 
+class Root(msgspec.Struct, frozen=True):
+    """A worker, as `GET /` describes it."""
+
+    kafka_cluster_id: str
+    version: str = ""
+
+
 class Info(msgspec.Struct, frozen=True):
     """A connector, as `GET /connectors/NAME` describes it."""
 
     name: str
     config: dict[str, str | None]
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """All settings; those without a value are empty."""
+        return {setting: "" if value is None else value for setting, value in self.config.items()}
 
 
 class Listed(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ import msgspec
 
 from deltaworks import clock
 from deltaworks.config import Reference
-from deltaworks.connect.answers import Failure, Info, Listed, Offset, Offsets, Plugin, Status, Validated
+from deltaworks.connect.answers import Failure, Info, Listed, Offset, Offsets, Plugin, Root, Status, Validated
 from deltaworks.connect.secrets import MASK, masked_values
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError
 from deltaworks.names import hint_of
@@ -111,6 +111,10 @@ class ConnectApi:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def cluster(self) -> str:
+        """The id of the Kafka cluster that has the connectors."""
+        return self._get("/", Root).kafka_cluster_id
+
     def names(self) -> list[str]:
         """The names of all connectors of the cluster, sorted."""
         return sorted(self._get("/connectors", list[str]))
@@ -118,12 +122,12 @@ class ConnectApi:
     def configs(self) -> dict[str, dict[str, str]]:
         """All connectors of the cluster -> their settings, with references as they are."""
         found = self._get("/connectors?expand=info", dict[str, Listed])
-        return {name: _texts(each.info) for name, each in sorted(found.items()) if each.info is not None}
+        return {name: each.info.texts for name, each in sorted(found.items()) if each.info is not None}
 
     def config(self, name: str) -> dict[str, str] | None:
         """The settings of a connector; None: there is no such connector."""
         try:
-            return _texts(self._get(_path(name), Info))
+            return self._get(_path(name), Info).texts
         except _NotFoundError:
             return None
 
@@ -131,6 +135,10 @@ class ConnectApi:
         """All connectors whose state is known -> their states."""
         found = self._get("/connectors?expand=status", dict[str, Listed])
         return {name: each.status for name, each in found.items() if each.status is not None}
+
+    def all(self) -> dict[str, Listed]:
+        """All connectors of the cluster -> their settings and states, in one request."""
+        return self._get("/connectors?expand=info&expand=status", dict[str, Listed])
 
     def status(self, name: str) -> Status | None:
         """The states of a connector and its tasks; None: none is known, or there is no such connector."""
@@ -299,10 +307,6 @@ def _trusted(scheme: str, ca_file: str | None) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:
         raise ConfigurationError(f"ca_file of [connect] cannot be read: {ca_file}: {error}.") from error
-
-
-def _texts(info: Info) -> dict[str, str]:
-    return {setting: "" if value is None else value for setting, value in info.config.items()}
 
 
 def _path(name: str, rest: str = "") -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from deltaworks.connect.secrets import FORMS, Reference, expression, holds_password, is_secret, refers
 from deltaworks.errors import ConfigurationError
@@ -14,6 +14,8 @@ from deltaworks.names import CONNECTOR
 
 Value: TypeAlias = str | int | float | bool
 """Of a setting. Connect has texts only: `True` is sent as `true`, 1.5 as `1.5`."""
+OnDrift: TypeAlias = Literal["show", "repair"]
+"""What happens when file and cluster differ: it is shown, or the file is applied."""
 NAME, CLASS, TASKS_MAX = "name", "connector.class", "tasks.max"
 _ARGUMENTS = {NAME: "name=", CLASS: "class_=", TASKS_MAX: "tasks_max="}
 
@@ -40,6 +42,8 @@ class Connector:
             that: `{"env": "NAME"}`, `{"file": "/path", "key": "name"}` of a file of properties, `{"directory":
             "/folder", "key": "file"}`, `{"provider": "vault", "path": "db/shop", "key": "password"}` of any other
             config provider, or `"${...}"`.
+        on_drift: what `streams__reconcile` does when the connector in the cluster is not as the file says: `show`
+            tells people, `repair` applies the file once it passes all checks. A connector as JSON has `show`.
 
     Raises:
         ConfigurationError: a name, value or reference cannot be used, or a secret is written as text.
@@ -50,6 +54,7 @@ class Connector:
     config: Mapping[str, Value] = field(default_factory=dict)
     tasks_max: int | None = 1
     secrets: Mapping[str, Reference] = field(default_factory=dict)
+    on_drift: OnDrift = "show"
 
     def __post_init__(self) -> None:
         if not _is_text(self.name):
@@ -60,6 +65,8 @@ class Connector:
         is_number = isinstance(self.tasks_max, int) and not isinstance(self.tasks_max, bool)
         if self.tasks_max is not None and not (is_number and self.tasks_max >= 1):
             raise self._wrong(f"has tasks_max={self.tasks_max!r}", "a whole number above 0")
+        if self.on_drift not in get_args(OnDrift):
+            raise self._wrong(f"has on_drift={self.on_drift!r}", f"one of {', '.join(get_args(OnDrift))}")
         for setting, value in self.config.items():
             self._check(setting, value)
         for setting, reference in self.secrets.items():

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, TypedDict, Unpack
 
-from deltaworks.connect.connector import Connector, Value
+from deltaworks.connect.connector import Connector, OnDrift, Value
 from deltaworks.connect.options import JSON_CONVERTER, given, listed, milliseconds, require_known
 from deltaworks.connect.secrets import Reference
 
@@ -63,6 +63,8 @@ class CaptureOptions(TypedDict, total=False):
     """Further settings of the connector, which win over what the function sets."""
     secrets: Mapping[str, Reference]
     """Further secrets, as those of `Connector`."""
+    on_drift: OnDrift
+    """As that of `Connector`."""
 
 
 def DebeziumPostgres(
@@ -288,7 +290,14 @@ def _connector(
         **options.get("config", {}),
     }
     all_secrets = {**secrets, **options.get("secrets", {})}
-    return Connector(name=name, class_=class_, config=settings, tasks_max=tasks_max, secrets=all_secrets)
+    return Connector(
+        name=name,
+        class_=class_,
+        config=settings,
+        tasks_max=tasks_max,
+        secrets=all_secrets,
+        on_drift=options.get("on_drift", "show"),
+    )
 
 
 def _reading(options: CaptureOptions) -> dict[str, Value | None]:

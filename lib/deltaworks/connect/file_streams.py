@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from deltaworks.connect.connector import Connector, Value
+from deltaworks.connect.connector import Connector, OnDrift, Value
 from deltaworks.connect.options import STRING_CONVERTER, given, topics_of
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -18,6 +18,7 @@ def FileSource(
     topic: str,
     batch_size: int | None = None,
     config: Mapping[str, Value] | None = None,
+    on_drift: OnDrift = "show",
 ) -> Connector:
     """A connector that writes each line of a file to a topic, as text, and waits for more lines.
 
@@ -27,15 +28,23 @@ def FileSource(
         topic: where lines go.
         batch_size: lines that are handed on together, at most.
         config: further settings, which win over what the arguments say.
+        on_drift: as that of `Connector`.
 
     Raises:
         ConfigurationError: a value cannot be used.
     """
     own = {"file": file, "topic": topic, "batch.size": batch_size, "value.converter": STRING_CONVERTER}
-    return Connector(name=name, class_=FILE_SOURCE, config={**given(own), **(config or {})})
+    return Connector(name=name, class_=FILE_SOURCE, config={**given(own), **(config or {})}, on_drift=on_drift)
 
 
-def FileSink(*, name: str, file: str, topics: Iterable[str], config: Mapping[str, Value] | None = None) -> Connector:
+def FileSink(
+    *,
+    name: str,
+    file: str,
+    topics: Iterable[str],
+    config: Mapping[str, Value] | None = None,
+    on_drift: OnDrift = "show",
+) -> Connector:
     """A connector that appends the value of each record to a file, as text.
 
     Args:
@@ -43,9 +52,10 @@ def FileSink(*, name: str, file: str, topics: Iterable[str], config: Mapping[str
         file: its path on the worker.
         topics: those that it reads.
         config: further settings, which win over what the arguments say.
+        on_drift: as that of `Connector`.
 
     Raises:
         ConfigurationError: a value cannot be used, or there is no topic.
     """
     own = {"file": file, "topics": topics_of(name, topics), "value.converter": STRING_CONVERTER}
-    return Connector(name=name, class_=FILE_SINK, config={**own, **(config or {})})
+    return Connector(name=name, class_=FILE_SINK, config={**own, **(config or {})}, on_drift=on_drift)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from deltaworks.connect.connector import Connector, Value
+from deltaworks.connect.connector import Connector, OnDrift, Value
 from deltaworks.connect.options import dead_letters_of, given, listed, topics_of
 from deltaworks.connect.secrets import Reference
 from deltaworks.errors import ConfigurationError
@@ -32,6 +32,7 @@ def JdbcSink(
     tasks_max: int = 1,
     config: Mapping[str, Value] | None = None,
     secrets: Mapping[str, Reference] | None = None,
+    on_drift: OnDrift = "show",
 ) -> Connector:
     """A connector that writes the records of topics into a table of a database.
 
@@ -55,6 +56,7 @@ def JdbcSink(
         tasks_max: how many tasks at most; more than the topics have partitions are of no use.
         config: further settings, which win over what the arguments say.
         secrets: further secrets, as those of `Connector`.
+        on_drift: as that of `Connector`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, or the arguments do not fit together.
@@ -84,4 +86,5 @@ def JdbcSink(
         config={**given(own), **(config or {})},
         tasks_max=tasks_max,
         secrets={"connection.password": password, **(secrets or {})},
+        on_drift=on_drift,
     )

@@ -6,13 +6,14 @@ A file whose name begins with `_` is none: others import it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from deltaworks.connect.connector import CLASS, NAME, TASKS_MAX, Connector
 from deltaworks.control import jobs
-from deltaworks.errors import ConfigurationError
+from deltaworks.errors import ConfigurationError, DeltaworksError
 from deltaworks.names import CONNECTOR, hint_of
 from deltaworks.settings import Settings
 
@@ -34,17 +35,31 @@ def files(settings: Settings) -> dict[str, Path]:
     Raises:
         ConfigurationError: two files have one name, or a name that a connector cannot have.
     """
-    found: dict[str, Path] = {}
+    return {name: _only(settings, name, found) for name, found in written(settings).items()}
+
+
+def written(settings: Settings) -> dict[str, list[Path]]:
+    """Name of each connector -> its files, as they are: one has a problem if there are two, or by its name."""
+    found: dict[str, list[Path]] = {}
     for file in sorted(folder(settings).glob("*")):
-        if file.suffix not in _KINDS or file.name.startswith(("_", ".")):
-            continue
-        name = CONNECTOR.checked(file.stem, folder(settings))
-        if name in found:
-            raise ConfigurationError(
-                f"{_shown(found[name])} and {_shown(file)} are one connector '{name}'.", hint="delete one of them"
-            )
-        found[name] = file
+        if file.suffix in _KINDS and not file.name.startswith(("_", ".")):
+            found.setdefault(file.stem, []).append(file)
     return found
+
+
+def _only(settings: Settings, name: str, found: Sequence[Path]) -> Path:
+    CONNECTOR.checked(name, folder(settings))
+    if len(found) > 1:
+        raise ConfigurationError(
+            f"{' and '.join(map(shown, found))} are one connector '{name}'.", hint="delete one of them"
+        )
+    return found[0]
+
+
+def _none(settings: Settings, name: str, there: Collection[str]) -> ConfigurationError:
+    return ConfigurationError(
+        f"There is no connector '{name}' in {folder(settings)}.", hint=hint_of(name, there, "connectors here")
+    )
 
 
 def load_all(settings: Settings, names: Iterable[str] = ()) -> dict[str, Connector]:
@@ -60,9 +75,7 @@ def load_all(settings: Settings, names: Iterable[str] = ()) -> dict[str, Connect
     there = files(settings)
     for name in names:
         if name not in there:
-            raise ConfigurationError(
-                f"There is no connector '{name}' in {folder(settings)}.", hint=hint_of(name, there, "connectors here")
-            )
+            raise _none(settings, name, there)
     wanted = [name for name in there if name in set(names)] or list(there)
     loaded: dict[str, Connector] = {}
     failed: list[ConfigurationError] = []
@@ -78,11 +91,53 @@ def load_all(settings: Settings, names: Iterable[str] = ()) -> dict[str, Connect
     return loaded
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """The connectors of a project whose files can be used, and what is wrong with the others."""
+
+    connectors: Mapping[str, Connector] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """Name -> what is wrong with its file."""
+
+
+def load_each(settings: Settings) -> Loaded:
+    """The connectors of a project; a file that cannot be used keeps no other from being loaded."""
+    loaded: dict[str, Connector] = {}
+    broken: dict[str, str] = {}
+    for name in written(settings):
+        try:
+            loaded[name] = load(settings, name)
+        except DeltaworksError as error:
+            broken[name] = error.message
+    return Loaded(loaded, broken)
+
+
+def file_of(settings: Settings, name: str) -> Path:
+    """The file of one connector; what is wrong with other files does not matter.
+
+    Raises:
+        ConfigurationError: there is none, or its name cannot be used.
+    """
+    there = written(settings)
+    if name not in there:
+        raise _none(settings, name, there)
+    return _only(settings, name, there[name])
+
+
+def load(settings: Settings, name: str) -> Connector:
+    """One connector of a project; what is wrong with other files does not matter.
+
+    Raises:
+        ConfigurationError: its file has no connector, fails, or has one that cannot be used; or there is no such file.
+    """
+    return _load(settings, name, file_of(settings, name))
+
+
 def _load(settings: Settings, name: str, file: Path) -> Connector:
     found = _of_json(name, file) if file.suffix == ".json" else _of_module(settings, name, file)
     if found.name != name:
         raise ConfigurationError(
-            f"{_shown(file)} has a connector named '{found.name}'; its name must be that of the file.",
+            f"{shown(file)} has a connector named '{found.name}'; its name must be that of the file.",
             hint=f"rename it '{name}', or the file",
         )
     return found
@@ -101,7 +156,7 @@ def _of_module(settings: Settings, name: str, file: Path) -> Connector:
     if not isinstance(found, Connector):
         what = "no connector" if found is None else f"a connector of type {type(found).__name__}"
         raise ConfigurationError(
-            f"{_shown(file)} defines {what}.",
+            f"{shown(file)} defines {what}.",
             hint=f'connector = Connector(name="{name}", ...); a file for others to import begins with "_"',
         )
     return found
@@ -113,34 +168,34 @@ def _of_json(name: str, file: Path) -> Connector:
     if "config" in document:
         config = document["config"]
         if not isinstance(config, dict):
-            raise ConfigurationError(f"{_shown(file)}: 'config' is no object.", hint=_hint(name))
+            raise ConfigurationError(f"{shown(file)}: 'config' is no object.", hint=_hint(name))
         if others := document.keys() - _OF_CONNECT:
             raise ConfigurationError(
-                f"{_shown(file)} has {', '.join(map(repr, sorted(others)))} beside 'name' and 'config'.",
+                f"{shown(file)} has {', '.join(map(repr, sorted(others)))} beside 'name' and 'config'.",
                 hint="settings belong into 'config'",
             )
     if not isinstance(class_ := config.get(CLASS), str):
-        raise ConfigurationError(f"{_shown(file)} has no '{CLASS}'.", hint=_hint(name))
+        raise ConfigurationError(f"{shown(file)} has no '{CLASS}'.", hint=_hint(name))
     settings = {setting: value for setting, value in config.items() if setting not in (NAME, CLASS, TASKS_MAX)}
     named = {str(each[NAME]) for each in (document, config) if NAME in each}
     if len(named) > 1:
-        raise ConfigurationError(f"{_shown(file)} has two names: {' and '.join(sorted(named))}.", hint="keep one")
+        raise ConfigurationError(f"{shown(file)} has two names: {' and '.join(sorted(named))}.", hint="keep one")
     try:
         return Connector(
             name=next(iter(named), name), class_=class_, config=settings, tasks_max=_tasks(config.get(TASKS_MAX))
         )
     except ConfigurationError as error:
         hint = "a secret is ${env:NAME} or ${file:/path:key}" if "as text" in error.message else error.hint
-        raise ConfigurationError(f"{_shown(file)}: {error.message}", hint=hint) from error
+        raise ConfigurationError(f"{shown(file)}: {error.message}", hint=hint) from error
 
 
 def _document(file: Path) -> dict[str, Any]:
     try:
         document = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_without_twins)
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{_shown(file)} cannot be read: {error}.", hint=_hint(file.stem)) from error
+        raise ConfigurationError(f"{shown(file)} cannot be read: {error}.", hint=_hint(file.stem)) from error
     if not isinstance(document, dict):
-        raise ConfigurationError(f"{_shown(file)} is no JSON object.", hint=_hint(file.stem))
+        raise ConfigurationError(f"{shown(file)} is no JSON object.", hint=_hint(file.stem))
     return document
 
 
@@ -161,7 +216,8 @@ def _hint(name: str) -> str:
     return f'{{"name": "{name}", "config": {{"{CLASS}": "...", ...}}}}, or the object of "config" alone'
 
 
-def _shown(file: Path) -> str:
+def shown(file: Path) -> str:
+    """A file of a connector, as people know it."""
     return f"jobs/{FOLDER}/{file.name}"
 
 

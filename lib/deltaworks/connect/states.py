@@ -13,8 +13,8 @@ from deltaworks.connect.secrets import masked_values
 from deltaworks.errors import ConfigurationError
 
 FAILED, STOPPED, UNASSIGNED = "FAILED", "STOPPED", "UNASSIGNED"
-_AT_REST = ("PAUSED", STOPPED)
-_MOVING = (UNASSIGNED, "RESTARTING")
+AT_REST = ("PAUSED", STOPPED)
+MOVING = (UNASSIGNED, "RESTARTING")
 _SETTLE_S, _ASK_S = 2.0, 0.5
 
 
@@ -49,10 +49,10 @@ def has_failed(status: Status) -> bool:
 
 def is_settled(status: Status) -> bool:
     """Whether nothing of a connector is about to begin: what should run runs, rests or has failed."""
-    if status.connector.state in (*_AT_REST, FAILED):
+    if status.connector.state in (*AT_REST, FAILED):
         return True
     states = [status.connector.state, *(task.state for task in status.tasks)]
-    return bool(status.tasks) and not any(state in _MOVING for state in states)
+    return bool(status.tasks) and not any(state in MOVING for state in states)
 
 
 def look(api: ConnectApi, names: Collection[str] = ()) -> States:
@@ -97,6 +97,13 @@ def first_line(trace: str | None) -> str | None:
     if trace is None or not trace.strip():
         return None
     return masked_values(trace.strip().splitlines()[0])
+
+
+def why_failed(status: Status) -> str | None:
+    """What the connector, or the first of its tasks that has failed, says."""
+    everything: list[Running | Task] = [status.connector, *status.tasks]
+    failed = [each for each in everything if each.state == FAILED]
+    return next((line for each in failed if (line := first_line(each.trace)) is not None), None)
 
 
 def require_stopped(api: ConnectApi, name: str) -> None:

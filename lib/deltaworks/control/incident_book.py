@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from deltaworks.control.heartbeat import Heartbeat
-from deltaworks.control.incidents import KINDS, Count, Finding, Incident, Trend, increase
+from deltaworks.control.incidents import KINDS, OF_CONNECTORS, Count, Finding, Incident, Trend, increase
 from deltaworks.control.registry import Registry
 from deltaworks.control.registry_schema import incidents, notices, samples
 from deltaworks.settings import Settings
@@ -85,10 +85,10 @@ class IncidentBook:
             connection.execute(sa.delete(incidents).where(incidents.c.ended_at < sa.func.now() - _KEPT))
 
     def open_counts(self) -> dict[str, int]:
-        """Pipeline -> the number of its open incidents."""
+        """Pipeline -> the number of its open incidents; a connector of the same name has others."""
         query = (
             sa.select(incidents.c.pipeline, sa.func.count().label("number"))
-            .where(incidents.c.ended_at.is_(None))
+            .where(incidents.c.ended_at.is_(None), incidents.c.kind.not_in(sorted(OF_CONNECTORS)))
             .group_by(incidents.c.pipeline)
         )
         with self._registry.transaction() as connection:

@@ -31,6 +31,10 @@ Kind = Literal[
     "quality_failed",
     "approval_waits",
     "disk_filling",
+    "connector_failed",
+    "connector_given_up",
+    "connector_drifted",
+    "connect_away",
 ]
 DISK_FREE, DISK_FREE_AGAIN = 0.10, 0.15
 """The share of the disk of the home that is free when it is filling, and when that is over."""
@@ -102,11 +106,33 @@ KINDS: dict[Kind, KindText] = {
         "free some space, or use a larger disk; a full one stops every stream",
         "there is room again",
     ),
+    "connector_failed": KindText(
+        "Connector failed",
+        "wait for the automatic restart; `deltaworks connect status {pipeline}` shows why",
+        "it has recovered",
+    ),
+    "connector_given_up": KindText(
+        "Connector given up",
+        "nothing restarts it: fix the cause, then `deltaworks connect restart {pipeline} --failed`",
+        "it runs again",
+    ),
+    "connector_drifted": KindText(
+        "Connector drifted",
+        "see what differs: `deltaworks connect plan {pipeline}`; then apply it, or change the file",
+        "file and cluster are alike",
+    ),
+    "connect_away": KindText(
+        "Connect away",
+        "see whether its workers run; `deltaworks connect status` asks them",
+        "it answers again",
+    ),
 }
 OF_STREAMS: frozenset[Kind] = frozenset(
     {"failed", "given_up", "lagging", "batch_stuck", "dead_letters", "state_growing"}
 )
 """Those that `of_stream` finds."""
+OF_CONNECTORS: frozenset[Kind] = frozenset({"connector_failed", "connector_given_up", "connector_drifted"})
+"""Those that `deltaworks.connectors.supervision` finds; `pipeline` is the name of the connector."""
 STOPPED = "the stream was stopped"
 
 
@@ -115,7 +141,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     pipeline: str
-    """Name of the pipeline; empty: the whole home."""
+    """Name of the pipeline, or of the connector (`OF_CONNECTORS`); empty: the whole home."""
     kind: Kind
     key: str = ""
     """What tells several of a kind apart, such as the id of a replay."""

@@ -1,4 +1,4 @@
-"""The registry of all pipelines, in PostgreSQL. No other module has SQL, except for `incident_book`.
+"""The registry of all pipelines, in PostgreSQL. Only `incident_book` and `connector_book` have SQL, too.
 
 Each statement of a driver is fenced: it takes effect only while the driver's generation holds the pipeline's lease row.
 A higher generation takes that row, and a lower one never gets it back. A driver that finds no row to write to has been
@@ -39,6 +39,7 @@ from deltaworks.control.model import (
 from deltaworks.control.registry_schema import (
     batches,
     commands,
+    connectors,
     deployments,
     heartbeats,
     incidents,
@@ -313,8 +314,8 @@ class Registry:
     def erase_texts(self, unwanted: Callable[[str], bool], replacement: str) -> None:
         """Replaces reasons, outcomes and texts of incidents that tell something unwanted, such as a person's key."""
         with self._begin() as connection:
-            of_incidents = (incidents.c.what, incidents.c.cause)
-            for column in (deployments.c.reason, pipelines.c.gave_up, commands.c.outcome, *of_incidents):
+            others = (incidents.c.what, incidents.c.cause, connectors.c.gave_up)
+            for column in (deployments.c.reason, pipelines.c.gave_up, commands.c.outcome, *others):
                 told = connection.execute(sa.select(column).where(column.is_not(None)).distinct()).scalars().all()
                 for text in filter(unwanted, told):
                     connection.execute(column.table.update().where(column == text).values({column.name: replacement}))

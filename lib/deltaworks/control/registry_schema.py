@@ -163,3 +163,21 @@ samples = Table(
     Column("dead_letters", BigInteger, nullable=False),
     comment="Counts of heartbeats, the last ones of each ten minutes of two days",
 )
+
+connectors = Table(
+    "connectors",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("desired", Text, nullable=False),
+    Column("properties", JSONB, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("changed_by", Text, nullable=False),
+    Column("changed_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("restarts", Integer, nullable=False, server_default=text("0")),
+    Column("restarted_at", DateTime(timezone=True)),
+    Column("failed_since", DateTime(timezone=True)),
+    Column("drifted_since", DateTime(timezone=True)),
+    Column("gave_up", Text),
+    CheckConstraint("desired IN ('running', 'paused', 'stopped', 'deleted')", name="desired"),
+    comment="Which connectors of Kafka Connect there should be, and what was tried to make it so",
+)

@@ -34,6 +34,8 @@ class Action(Enum):
     DISCARD = "discard a replay that is not published"
     COMPUTE = "check tables, compute days of a batch job"
     RESEND = "send dead letters again"
+    CONNECT = "deploy, pause, resume, stop or restart a connector"
+    FORGET = "delete a connector, or reset its offsets"
     REPAIR = "clear or mark tasks and runs"
     MANAGE = "change connections, pools, variables, XComs and users"
 
@@ -63,6 +65,8 @@ _ROWS: Mapping[Action, tuple[May, May, May, May]] = {
     Action.DISCARD: _OPERATES,
     Action.COMPUTE: _OPERATES,
     Action.RESEND: _APPROVED,
+    Action.CONNECT: _OPERATES,
+    Action.FORGET: _APPROVED,
     Action.REPAIR: _OPERATES,
     Action.MANAGE: (_NO, _NO, _NO, _ALONE),
 }

@@ -62,6 +62,23 @@ def test_a_batch_job_has_a_dag_file_of_its_own(project: Path) -> None:
     assert files() == ["jobs/sales.py"]
 
 
+def test_a_connector_has_a_dag_file_of_its_own_whatever_its_file_is_of(project: Path) -> None:
+    (folder := project / "jobs" / "connectors").mkdir()
+    (folder / "lines.json").write_text("{}")
+    (folder / "cdc.py").write_text("connector = ...\n")
+    (folder / "_common.py").write_text("shared = 1\n")
+    os.utime(folder / "lines.json", (2e9, 2e9))
+
+    assert files() == ["jobs/connectors/cdc.py", "jobs/connectors/lines.py"]
+    written = project / "home" / "airflow" / "pipelines" / "jobs" / "connectors" / "lines.py"
+    assert written.stat().st_mtime == 2e9
+    assert "Airflow's entry to jobs/connectors/lines.json" in written.read_text()
+    assert "connector_dags(['lines'])" in written.read_text()
+    (folder / "lines.json").unlink()
+
+    assert files() == ["jobs/connectors/cdc.py"]
+
+
 def test_a_dag_file_is_as_new_as_its_job_so_that_airflow_parses_it_again(project: Path) -> None:
     file = job(project, "orders")
     files()

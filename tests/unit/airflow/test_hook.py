@@ -14,6 +14,7 @@ from airflow.sdk import Connection
 from deltaworks.airflow import hook
 from deltaworks.airflow.access import Access
 from deltaworks.airflow.hook import DeltaworksHook, variables
+from deltaworks.config import Reference
 from deltaworks.control.launchers.base import DriverSpec
 from deltaworks.control.launchers.local import driver_command
 from deltaworks.control.model import DeployOptions
@@ -111,6 +112,47 @@ def test_kafkas_clients_get_the_settings_of_its_connection_without_those_of_cons
         "sasl.password": KAFKA_SECRET,
         "security.protocol": "SASL_SSL",
     }
+
+
+def test_kafka_connect_is_where_a_connection_says_and_its_login_stays_there(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (connections.project / "deltaworks.toml").write_text(TOML + '[connect]\nurl = "http://of-the-file:8083"\n')
+    connections.add("shop", conn_type="deltaworks", extra=connections.extra(connect_conn_id="deltaworks_connect"))
+    fields = {"conn_type": "http", "host": "connect.example.com", "port": 8443, "schema": "https", "login": "ada"}
+    connections.add("deltaworks_connect", **fields, password=SECRET, extra={"ca_file": "/etc/ca.pem", "other": 1})
+
+    settings = settings_of()
+
+    table = settings.values.table("connect")
+    assert (table["url"], table["ca_file"]) == ("https://connect.example.com:8443", "/etc/ca.pem")
+    assert [each.read() for each in table.values() if isinstance(each, Reference)] == ["ada", SECRET]
+    assert SECRET not in f"{settings!r} {settings.values!r} {table!r}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "url"),
+    [
+        ({"host": "connect"}, "http://connect"),
+        ({"host": "https://connect", "port": 8083, "schema": "http"}, "https://connect:8083"),
+    ],
+)
+def test_what_the_connection_of_kafka_connect_leaves_out(
+    connections: Connections, fields: dict[str, Any], url: str
+) -> None:
+    connections.add("shop", conn_type="deltaworks", extra=connections.extra(connect_conn_id="workers"))
+    connections.add("workers", conn_type="http", **fields)
+
+    assert settings_of().values.table("connect") == {"url": url}
+
+
+def test_a_connection_of_kafka_connect_without_a_host_says_so(connections: Connections) -> None:
+    connections.add("shop", conn_type="deltaworks", extra=connections.extra(connect_conn_id="workers"))
+    connections.add("workers", conn_type="http", password=SECRET)
+
+    with pytest.raises(ConfigurationError, match="The connection 'workers' has no host") as told:
+        settings_of()
+    assert SECRET not in str(told.value)
 
 
 def test_the_registry_may_want_tls(connections: Connections) -> None:

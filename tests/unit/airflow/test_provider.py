@@ -122,6 +122,7 @@ def test_the_form_has_fields_with_names(known: dict[str, Any]) -> None:
         "environment": "Environment",
         "home": "Home",
         "kafka_conn_id": "Kafka connection",
+        "connect_conn_id": "Kafka Connect connection",
         "sslmode": "Registry sslmode",
         "sslrootcert": "Registry sslrootcert",
     }

@@ -7,14 +7,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from deltaworks.airflow.reconcile import look, run_of
+from deltaworks.airflow.reconcile import connectors, look, run_of
+from deltaworks.connectors import watch as connectors_watch
+from deltaworks.connectors.supervision import Decision as ConnectorDecision
 from deltaworks.control import questions, reconcile, watch
 from deltaworks.control.incidents import Finding
 from deltaworks.control.model import Action, Decision
 from deltaworks.control.questions import Question
 from deltaworks.control.supervisor import client
-from deltaworks.errors import ControlUnavailableError
+from deltaworks.errors import ConfigurationError, ConnectUnavailableError, ControlUnavailableError
 from deltaworks.settings import Settings
 
 
@@ -91,6 +94,45 @@ def test_incidents_that_cannot_be_recorded_keep_no_stream_from_its_restart(
     monkeypatch.setattr(reconcile, "reconcile", lambda *_, **__: [decision("restart")])
 
     assert len(look(SimpleNamespace(run_id="scheduled__1"))) == 1
+
+
+def test_connectors_are_looked_after_and_what_was_done_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    decided = [
+        ConnectorDecision(name="cdc", action="restart", reason="1 of 1 tasks have failed"),
+        ConnectorDecision(name="sink", action="nothing", reason="it runs"),
+    ]
+    monkeypatch.setattr(connectors_watch, "watch", lambda settings: tuple(decided))
+
+    assert connectors() == {"cdc": "restart"}
+
+
+def test_a_project_without_connectors_is_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connectors_watch, "watch", lambda settings: None)
+
+    with pytest.raises(AirflowSkipException, match="no connectors"):
+        connectors()
+
+
+def test_kafka_connect_that_is_away_is_an_incident_and_no_red_task_every_minute(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(settings: object) -> None:
+        raise ConnectUnavailableError("Kafka Connect does not answer")
+
+    monkeypatch.setattr(connectors_watch, "watch", away)
+
+    with pytest.raises(AirflowSkipException, match="does not answer"):
+        connectors()
+
+
+def test_connectors_that_cannot_be_looked_after_are_red(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(settings: object) -> None:
+        raise ConfigurationError("The settings do not say where Kafka Connect is.")
+
+    monkeypatch.setattr(connectors_watch, "watch", unknown)
+
+    with pytest.raises(AirflowFailException, match="do not say where"):
+        connectors()
 
 
 def test_a_restart_is_a_run_that_expects_the_generation_that_ended() -> None:

@@ -43,6 +43,7 @@ def test_nobody_but_an_administrator_may_both_ask_and_answer() -> None:
         Action.PUBLISH,
         Action.ROLL_BACK,
         Action.RESEND,
+        Action.FORGET,
     }
     assert {action for action in Action if begins(Role.VIEWER, action)} == {Action.SEE}
 
@@ -136,6 +137,8 @@ REQUESTS: dict[Action, tuple[Any, str]] = {
     Action.DISCARD: ("POST", "RUN"),
     Action.COMPUTE: ("POST", "RUN"),
     Action.RESEND: ("POST", "RUN"),
+    Action.CONNECT: ("POST", "RUN"),
+    Action.FORGET: ("POST", "RUN"),
     Action.REPAIR: ("PUT", "TASK_INSTANCE"),
 }
 """What Airflow's API asks its auth manager for."""

@@ -12,9 +12,11 @@ import pytest
 
 from deltaworks import exits
 from deltaworks.cli import app as cli
-from deltaworks.cli import listings
+from deltaworks.cli import listings, stack
 from deltaworks.config import Values
 from deltaworks.connect import states
+from deltaworks.control.connector_book import ConnectorBook, Desired
+from tests.support.connector_book import BookInMemory
 from tests.support.fake_connect import FILE_SOURCE, POSTGRES, FakeConnect, Refused, fake_connect
 
 CDC = """\
@@ -248,6 +250,75 @@ def test_delete_asks_first(fake: FakeConnect, call: Call) -> None:
     assert "still there" not in call("delete", "theirs", "--yes")[1]
     assert fake.connectors == {}
     assert call("delete", "lines", "--yes")[0] == exits.CONFIG
+
+
+def test_delete_says_in_the_registry_first_that_nobody_deploys_it_again(
+    fake: FakeConnect, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.add("lines", LINES)
+    book = BookInMemory()
+    book.deployed("lines", LINES, cluster=fake.cluster, by="me")
+    there: list[bool] = []
+
+    def desire(name: str, desired: Desired, *, by: str) -> bool:
+        there.append(name in fake.connectors)
+        return BookInMemory.desire(book, name, desired, by=by)
+
+    monkeypatch.setattr(book, "desire", desire)
+    monkeypatch.setattr(ConnectorBook, "of", lambda settings: book)
+
+    shown = call("delete", "lines", "--yes")[1]
+
+    assert (there, book.rows["lines"].desired) == ([True], "deleted")
+    assert "note:" not in shown
+
+
+def test_delete_without_a_registry_deletes_and_says_what_may_follow(
+    fake: FakeConnect, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTAWORKS_CONTROL_URL", "postgresql+psycopg://nobody@127.0.0.1:9/nothing")
+    fake.add("lines", LINES)
+
+    code, shown, _ = call("delete", "lines", "--yes")
+
+    assert (code, fake.connectors) == (exits.OK, {})
+    assert "note: if streams__reconcile watches lines, it deploys it again" in shown
+
+
+def test_status_of_everything_shows_connectors_beside_streams(
+    fake: FakeConnect, call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DELTAWORKS_CONTROL_URL", "postgresql+psycopg://nobody@127.0.0.1:9/nothing")
+    fake.add("lines", LINES, tasks=2)
+    fake.fail("lines", 1, TRACE)
+
+    def status(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["deltaworks", "status", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    rows = [line.split() for line in status().splitlines()]
+    assert ["lines", "RUNNING", "2", "1", "1", "0"] in [row[:6] for row in rows]
+    assert ["orders_cdc", "MISSING", "0", "0", "0", "0"] in [row[:6] for row in rows]
+    listed = msgspec.json.decode(status("--json"), type=listings.Status)
+    assert [(each.name, each.state, each.failed_tasks) for each in listed.connectors] == [
+        ("lines", "RUNNING", 1),
+        ("orders_cdc", "MISSING", 0),
+    ]
+    assert listed.connectors[0].reason == TRACE.splitlines()[0]
+    assert listed.connect_problem is None
+    assert len(msgspec.json.decode(status("lines", "--json"), type=listings.Status).connectors) == 1
+
+    monkeypatch.setattr(stack, "_CONNECTORS_S", 0.0)
+    assert "Connectors: nothing is known of them after 0 s" in status()
+    monkeypatch.setattr(stack, "_CONNECTORS_S", 20.0)
+    fake.next = [(500, "down")] * 3
+    shown = status()
+    assert "Connectors: " in shown and "down" in shown and "This is only what this host knows" in shown
+    listed = msgspec.json.decode(status("--json"), type=listings.Status)
+    assert listed.connect_problem is not None and {each.state for each in listed.connectors} == {"UNKNOWN"}
 
 
 def test_no_worker_and_no_address(

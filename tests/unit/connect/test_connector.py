@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deltaworks.connect import Connector
+from deltaworks.connect import Connector, FileSink
 from deltaworks.connect.secrets import expression, holds_password, is_secret, masked, shown
 from deltaworks.errors import ConfigurationError
 
@@ -192,3 +192,12 @@ def test_a_text_without_a_secret_stays() -> None:
     assert masked(text) == text
     assert masked("password=${env:A}") == "password=${env:A}"
     assert not holds_password("jdbc:postgresql://db.example.com:5432/shop?user=u")
+
+
+def test_what_follows_from_a_drift_is_no_setting_and_is_one_of_two() -> None:
+    repaired = FileSink(name="x", file="/x", topics=["t"], on_drift="repair")
+
+    assert repaired.on_drift == "repair"
+    assert repaired.properties == FileSink(name="x", file="/x", topics=["t"]).properties
+    with pytest.raises(ConfigurationError, match="has on_drift='undo'"):
+        Connector(name="x", class_="org.example.Sink", on_drift="undo")  # type: ignore[arg-type]

@@ -175,3 +175,21 @@ def test_a_file_that_is_not_there_has_near_ones(here: Project) -> None:
 
     assert "There is no connector 'linse' in" in here.refused("linse")
     assert "did you mean 'lines'?" in here.refused("linse")
+
+
+def test_what_is_wrong_with_one_file_keeps_no_other_from_being_loaded(here: Project) -> None:
+    here.python("lines")
+    here.json("broken", "{")
+    here.python("twice")
+    here.json("twice", CONFIG)
+    (here.folder / "no name.json").write_text(json.dumps(CONFIG))
+
+    found = project.load_each(here.settings)
+
+    assert list(found.connectors) == ["lines"]
+    assert found.broken.keys() == {"broken", "twice", "no name"}
+    assert "are one connector 'twice'" in found.broken["twice"]
+    assert project.load(here.settings, "lines").name == "lines"
+    assert "cannot be the name of a connector" in here.refused(), "but applying all of them is refused"
+    with pytest.raises(ConfigurationError, match="There is no connector 'nowhere'"):
+        project.load(here.settings, "nowhere")

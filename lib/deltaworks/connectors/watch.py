@@ -1,0 +1,84 @@
+"""One look at all connectors of a project: what `supervision` does, and the incidents that are recorded of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from deltaworks import clock
+from deltaworks.connect import project
+from deltaworks.connect.api import ConnectApi, Patience
+from deltaworks.connectors.supervision import POLICY, Decision, Supervised, supervise
+from deltaworks.control.connector_book import DELETED, ConnectorBook
+from deltaworks.control.incident_book import IncidentBook
+from deltaworks.control.incidents import KINDS, OF_CONNECTORS, Finding, Incident
+from deltaworks.control.policy import RestartPolicy
+from deltaworks.errors import ConnectUnavailableError
+from deltaworks.settings import Settings
+
+PATIENCE = Patience(connect_s=3.0, answer_s=10.0, rebalance_s=10.0)
+AWAY_S = 30.0
+"""How long a worker that does not answer is asked again before that is an incident; one that restarts needs as much."""
+_AGAIN_S = 3.0
+
+
+def watch(
+    settings: Settings, policy: RestartPolicy = POLICY, patience: Patience = PATIENCE, *, away_s: float = AWAY_S
+) -> tuple[Decision, ...] | None:
+    """Looks once, acts, and records what is an incident; any number of callers may do so at once.
+
+    Args:
+        settings: of the project and its registry.
+        policy: pauses and limits of restarts.
+        patience: how long a single request may take.
+        away_s: see `AWAY_S`.
+
+    Returns:
+        What was decided; None: there is no connector that it has to look after.
+
+    Raises:
+        ConfigurationError: the settings do not say where Kafka Connect is, or it refuses us.
+        ConnectUnavailableError: the worker does not answer; that is recorded as an incident.
+        ControlUnavailableError: the registry does not answer, so nothing is known.
+    """
+    book, incidents = ConnectorBook.of(settings), IncidentBook.of(settings)
+    known = any(record.desired != DELETED for record in book.records().values())
+    if not known and not project.written(settings):
+        _settle(incidents, book, [], answers=True)
+        return None
+    loaded = project.load_each(settings)
+    with ConnectApi.of(settings, patience) as api:
+        try:
+            seen = _asked(api, loaded, book, policy, away_s)
+        except ConnectUnavailableError as error:
+            away = Finding(pipeline="", kind="connect_away", what=error.message)
+            _settle(incidents, book, [away], answers=False)
+            raise
+    _settle(incidents, book, seen.findings, answers=True)
+    return seen.decisions
+
+
+def _asked(
+    api: ConnectApi, loaded: project.Loaded, book: ConnectorBook, policy: RestartPolicy, away_s: float
+) -> Supervised:
+    until = clock.ticks_s() + away_s
+    while True:
+        try:
+            return supervise(api, loaded, book, policy)
+        except ConnectUnavailableError:
+            if clock.ticks_s() + _AGAIN_S > until:
+                raise
+        time.sleep(_AGAIN_S)
+
+
+def _settle(incidents: IncidentBook, book: ConnectorBook, found: Sequence[Finding], *, answers: bool) -> None:
+    wanted = {record.name for record in book.records().values() if record.desired == "running"}
+
+    def looked_at(incident: Incident) -> bool:
+        return incident.kind == "connect_away" or (answers and incident.kind in OF_CONNECTORS)
+
+    def how(incident: Incident) -> str:
+        gone = incident.kind in OF_CONNECTORS and incident.pipeline not in wanted
+        return "it was paused, stopped or deleted" if gone else KINDS[incident.kind].over
+
+    incidents.settle(found, looked_at, how)
