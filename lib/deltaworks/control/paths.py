@@ -200,6 +200,11 @@ class PipelinePaths:
         return self.lasting / "batches"
 
     @property
+    def answers(self) -> Path:
+        """The recorded answers of other systems; see `runtime.call_outs.books`."""
+        return self.lasting / "answers"
+
+    @property
     def heartbeat(self) -> Path:
         return self.root / "heartbeat.json"
 

@@ -379,6 +379,7 @@ class StreamDriver:
             is_read=is_read,
             serving=serving,
             is_state_here=is_state_here,
+            answers=self._paths.answers,
             fault_hook=self._settings.fault_hook,
         )
         frame = spark.readStream.format("kafka_ranges").options(**offsets_option(source)).load()

@@ -1,0 +1,156 @@
+"""Call-outs on the streaming host and in a replay: one answer counts, whatever fails and whatever is said later."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from deltaworks import Asking, Pipeline, StreamsBuilder
+from deltaworks.errors import AnswersError
+from deltaworks.settings import Settings
+from deltaworks.testing.topics import RawRecord
+from tests.hosts.in_process import InProcessStream
+from tests.hosts.memory_kafka import MemoryKafka
+from tests.hosts.replays import assert_same, replay_host, run_with_kills, steps_of, tables_of
+from tests.support.fault_points import WORKER
+
+POINTS = (*WORKER, "answers.before_record", "answers.recorded", "driver.after_tasks", "driver.after_tables")
+QUICK = Asking(retries=1, backoff=timedelta(milliseconds=1))
+
+
+class Exchange:
+    """A system that never says the same twice, knows no one whose name ends with 7, and counts its calls."""
+
+    def __init__(self) -> None:
+        self.numbers = itertools.count()
+        self.asked: list[str] = []
+
+    async def rate(self, word: str) -> int:
+        self.asked.append(word)
+        if word.endswith("7"):
+            raise LookupError("nobody of this name")
+        return next(self.numbers)
+
+
+EXCHANGE = Exchange()
+
+
+@pytest.fixture(autouse=True)
+def exchange() -> Iterator[Exchange]:
+    """A new system for each test; functions of a pipeline find it in the module."""
+    global EXCHANGE
+    EXCHANGE = Exchange()
+    yield EXCHANGE
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return replace(Settings.from_environment({}), home=tmp_path / "home")
+
+
+async def rate(word: str) -> int:
+    return await EXCHANGE.rate(word)
+
+
+def pipeline(asking: Asking = QUICK, *, ask_again: bool = False) -> Pipeline:
+    """Asks before and behind state, in a diamond, and again about what was answered."""
+
+    def topology(builder: StreamsBuilder) -> None:
+        words = builder.stream("words", key=str, value=str)
+        rated = words.map_values_async(rate, name="rates", asking=asking, ask_again=ask_again)
+        counts = rated.merge(words.map_values(len)).group_by_key().count(store="counts")
+        again = counts.to_stream().map_values_async(
+            lambda count: rate(f"c{count}"), value=int, name="again", asking=asking, ask_again=ask_again
+        )
+        rated.map_values_async(
+            lambda number: rate(f"n{number}"), value=int, name="behind", asking=asking, ask_again=ask_again
+        ).to_delta("behind")
+        again.to("again")
+        again.to_delta("again")
+        rated.to_delta("rated")
+
+    return Pipeline(name="asking", topology=topology, record_cache=False, on_error="continue")
+
+
+def words(count: int = 50) -> MemoryKafka:
+    kafka = MemoryKafka({"words": 2, "again": 2})
+    for number in range(count):
+        kafka.write("words", RawRecord(f"k{number % 7}".encode(), f"w{number}".encode(), 1_000 + number))
+    return kafka
+
+
+def streamed(settings: Settings, seed: int, points: tuple[str, ...] = POINTS) -> InProcessStream:
+    rng = random.Random(seed)
+    stream = InProcessStream(pipeline(), settings, kafka=words())
+
+    def failures(batch_id: int) -> list[str]:
+        if batch_id % 4 == 1:
+            stream.lose_worker()
+        left = sorted({*points} - stream.failed_at)
+        first = [point for point in left if point.startswith("answers.")]
+        return rng.sample(first or left, min(2, len(first or left)))
+
+    stream.run_to_the_end(rng, 8, failures, elsewhere=None)
+    return stream
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_topics_and_tables_have_the_same_answers_whatever_fails(settings: Settings, seed: int) -> None:
+    stream = streamed(settings, seed)
+
+    assert {"answers.before_record", "answers.recorded", "driver.after_tasks"} <= stream.failed_at
+    rows = tables_of(settings.tables, stream.pipeline)
+    assert stream.kafka is not None
+    sent = sorted(int.from_bytes(record.value or b"") for *_, record in stream.kafka.read("again"))
+    assert sent == sorted(row["value"] for row in rows["again"])
+    assert len(rows["rated"]) == 45
+    stream.close()
+
+
+def test_replay_has_the_same_answers_and_asks_nobody(settings: Settings, tmp_path: Path) -> None:
+    stream = streamed(settings, 5)
+    EXCHANGE.asked.clear()
+    steps = steps_of(stream)
+
+    run_with_kills(
+        tmp_path / "replay",
+        lambda: replay_host(stream, tmp_path / "replay", max_records=15),
+        steps,
+        random.Random(5),
+    )
+
+    assert_same(stream, tmp_path / "replay")
+    assert EXCHANGE.asked == []
+    stream.close()
+
+
+def test_replay_asks_again_if_the_operator_says_so(settings: Settings, tmp_path: Path) -> None:
+    stream = streamed(settings, 1, points=())
+    before = tables_of(settings.tables, stream.pipeline)["rated"]
+    EXCHANGE.asked.clear()
+
+    replay_host(stream, tmp_path / "replay", max_records=15, pipeline=pipeline(ask_again=True)).run(steps_of(stream))
+
+    after = tables_of(tmp_path / "replay" / "tables", stream.pipeline)["rated"]
+    assert len(EXCHANGE.asked) > len(after) == len(before)
+    assert after != before
+    stream.close()
+
+
+def test_replay_of_changed_code_refuses_the_answer_to_another_question(settings: Settings, tmp_path: Path) -> None:
+    stream = streamed(settings, 1, points=())
+
+    def topology(builder: StreamsBuilder) -> None:
+        words = builder.stream("words", key=str, value=str).map_values(str.upper)
+        words.map_values_async(rate, name="rates").to_delta("rated")
+
+    changed = Pipeline(name="asking", topology=topology, on_error="continue")
+    with pytest.raises(AnswersError, match=r"'rates' asks something else about words-.@0"):
+        replay_host(stream, tmp_path / "replay", max_records=15, pipeline=changed).run(steps_of(stream))
+    stream.close()
