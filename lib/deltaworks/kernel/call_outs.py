@@ -1,7 +1,9 @@
 """Questions to other systems and their answers, as an operator sees them. The host asks; the kernel does no I/O.
 
 An answer is bytes, recorded at the place where it was asked: operator, record, and how many questions of the operator
-about the same record came before. So a batch that runs again, and a replay, find it.
+about the same record came before. So a batch that runs again, and a replay, find it. Behind an exchange, and where no
+record has caused the question, the question itself stands in the place of the record: an offset there only counts what
+came before, and a replay may leave records out, such as those of a person whose data was erased.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class Place(NamedTuple):
     offset: int
     nth: int
     """How many questions of the operator about the same record came before, in its batch."""
+    digest: bytes = b""
+    """The question, if it stands in the place of the record."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
@@ -69,6 +73,8 @@ class Call:
     place: Coordinates
     """The record in process."""
     about: bytes | None
+    is_unique: bool
+    """`place` tells records of the task apart, in every replay."""
     certain: bool
     """It will be asked in just this way, whatever the answers to questions before it are."""
 
@@ -113,18 +119,20 @@ class Counted:
     """Counts the questions about each record, which makes their places."""
 
     def __init__(self) -> None:
-        self._asked: Counter[tuple[str, Coordinates]] = Counter()
+        self._asked: Counter[Place] = Counter()
 
     def begin(self) -> None:
         """A batch begins, or begins anew."""
         self._asked.clear()
 
-    def place(self, call: Call) -> Place:
+    def place(self, call: Call, digest: bytes) -> Place:
         """The place of the next question about a record."""
-        at = call.node.name, call.place
-        nth = self._asked[at]
-        self._asked[at] += 1
-        return Place(call.node.name, call.place.topic, call.place.partition, call.place.offset, nth)
+        record = call.place
+        offset, asked = (record.offset, b"") if call.is_unique else (-1, digest)
+        first = Place(call.node.name, record.topic, record.partition, offset, 0, asked)
+        nth = self._asked[first]
+        self._asked[first] += 1
+        return first._replace(nth=nth)
 
 
 def of_result(call: Call, result: Any, digest: bytes, *, skipped: bool = False) -> Answer:

@@ -20,7 +20,9 @@ def calling_out(node: CallOut, wiring: Wiring) -> Process:
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
-            call = Call(node, key, value, timestamp_ms, context.coordinates, context.source_key, is_certain)
+            place = context.coordinates
+            is_unique = place.topic != "" and place.topic not in context.exchanges
+            call = Call(node, key, value, timestamp_ms, place, context.source_key, is_unique, is_certain)
             answer = answers.answer(call)
             if answer is None:
                 return None

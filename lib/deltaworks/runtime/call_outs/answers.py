@@ -66,7 +66,8 @@ class LiveAnswers:
         self._known |= {place: answer for (place, *_), answer in zip(self._open, answers, strict=True)}
 
     def answer(self, call: Call) -> Answer | None:
-        place, digest = self._counted.place(call), call.digest()
+        digest = call.digest()
+        place = self._counted.place(call, digest)
         if self._recorded is None:
             book = self._books.read(self._batch, *self._task)
             self._is_recorded = book is not None and book.intent == self._intent
@@ -140,7 +141,8 @@ class ReplayedAnswers:
             self._counted.begin()
 
     def answer(self, call: Call) -> Answer:
-        place, digest = self._counted.place(call), call.digest()
+        digest = call.digest()
+        place = self._counted.place(call, digest)
         if call.node.ask_again:
             found = self._asker.remembered(call, digest)
             return self._asker.ask([(call, digest)])[0] if found is None else found

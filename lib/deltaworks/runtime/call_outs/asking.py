@@ -191,7 +191,7 @@ class _System:
     def _backoff_s(self, failures: int) -> float:
         """A little less at random, so that callers do not come all at once."""
         longest = min(self._asking.backoff * 2 ** min(failures - 1, 30), self._asking.max_backoff)
-        return longest.total_seconds() * random.uniform(0.7, 1.0)
+        return float(longest.total_seconds() * random.uniform(0.7, 1.0))
 
     async def _pace(self) -> None:
         if self._asking.per_second is None:
@@ -228,7 +228,8 @@ def _in_thread(function: Callable[[Any, Any], Any], call: Call) -> Awaitable[Any
             future.set_exception(error)
 
     def run() -> None:
-        result, failure = None, None
+        result: Any = None
+        failure: BaseException | None = None
         try:
             result = function(call.key, call.value)
         except StopIteration as error:  # which no future takes

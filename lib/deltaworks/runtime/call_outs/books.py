@@ -8,6 +8,7 @@ intent has left, of which nothing was committed, is replaced.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,11 +74,11 @@ class Books:
             if swap(files, name, data, stored):
                 return answers
 
-    def erase(self, is_theirs: Callable[[bytes | None, Answer], bool]) -> Iterator[int]:
+    def erase(self, is_theirs: Callable[[Place, Answer], bool]) -> Iterator[int]:
         """Removes answers from all books while nothing else runs; yields how many, book by book.
 
         Args:
-            is_theirs: `(key of the record, answer)` -> whether it has to go.
+            is_theirs: says whether an answer has to go.
         """
         files = files_in(self.folder)
         for name in files.names():
@@ -85,15 +86,27 @@ class Books:
             if stored is None:
                 continue
             book = _decode(name, stored.data)
-            kept = [each for each in book.answers if not is_theirs(each[1].about, each[1])]
+            kept = [each for each in book.answers if not is_theirs(*each)]
             if len(kept) < len(book.answers):
-                data = msgspec.msgpack.encode(Book(FORMAT, book.intent, kept))
+                data = msgspec.msgpack.encode(Book(FORMAT, book.intent, _counted_again(kept)))
                 if not files.replace(name, data, stored.version):
                     raise AnswersError(
                         f"The answers in {self.folder / name} were changed by another process.",
                         hint="does a driver run this pipeline? See `deltaworks status`",
                     )
                 yield len(book.answers) - len(kept)
+
+
+def _counted_again(answers: list[tuple[Place, Answer]]) -> list[tuple[Place, Answer]]:
+    """Closes gaps between those to the same question: a replay leaves the records out, and counts without them."""
+    counts: Counter[Place] = Counter()
+    found = []
+    for place, answer in answers:
+        if place.digest:
+            first = place._replace(nth=0)
+            place, counts[first] = place._replace(nth=counts[first]), counts[first] + 1
+        found.append((place, answer))
+    return found
 
 
 def _name(batch: int, stage: int, task: int) -> str:
