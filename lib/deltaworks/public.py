@@ -30,6 +30,7 @@ from deltaworks.errors import (
     TopologyError,
     TransientError,
 )
+from deltaworks.http import Http
 from deltaworks.serdes import (
     Avro,
     Boolean,
@@ -153,6 +154,7 @@ __all__ = [
     "Float",
     "GlobalKTable",
     "HandOver",
+    "Http",
     "IncompatibleCheckpointError",
     "Integer",
     "JoinWindows",

@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.kstream_joins import KStreamJoins
-from deltaworks.dsl.mistakes import check_function, need_value
-from deltaworks.dsl.point import Typed
+from deltaworks.dsl.mistakes import check_function, named, need_value
+from deltaworks.dsl.point import Typed, settle
 from deltaworks.serdes.inference import pair, returned
 from deltaworks.topology.call_outs import Asking
 from deltaworks.topology.nodes import CallOut
@@ -26,22 +26,64 @@ K = TypeVar("K")
 V = TypeVar("V")
 KR = TypeVar("KR")
 VR = TypeVar("VR")
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 
 USUAL = Asking()
+
+
+class System(Protocol[A_co]):
+    """Who is asked: `Http`, or a class of the author's own. It is sent to the workers, so it holds no connections."""
+
+    @property
+    def answer(self) -> Any:
+        """Type or serde of its answers."""
+
+    def question(self, key: Any, value: Any) -> Any:
+        """What the answer depends on, of numbers, texts, lists or fields."""
+
+    def ask(self, key: Any, value: Any, timeout_s: float) -> A_co | None:
+        """Asks once, in a thread; `OSError` is tried again."""
 
 
 class KStreamCallOuts(KStreamJoins[K, V]):
     """The call-outs of a `KStream`."""
 
+    @overload
     def map_values_async(
         self,
-        mapper: Callable[[V], Awaitable[VR] | VR],
+        mapper: Callable[[V], Awaitable[VR]],
         *,
         name: str,
         value: Typed[VR] | None = None,
         question: Callable[[V], Any] | None = None,
         asking: Asking = USUAL,
         instead: Callable[[V], VR | None] | None = None,
+        ask_again: bool = False,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def map_values_async(
+        self,
+        mapper: Callable[[V], VR],
+        *,
+        name: str,
+        value: Typed[VR] | None = None,
+        question: Callable[[V], Any] | None = None,
+        asking: Asking = USUAL,
+        instead: Callable[[V], VR | None] | None = None,
+        ask_again: bool = False,
+    ) -> KStream[K, VR]: ...
+
+    def map_values_async(
+        self,
+        mapper: Callable[[V], Any],
+        *,
+        name: str,
+        value: Typed[VR] | None = None,
+        question: Callable[[V], Any] | None = None,
+        asking: Asking = USUAL,
+        instead: Callable[[V], Any] | None = None,
         ask_again: bool = False,
     ) -> KStream[K, VR]:
         """Asks another system about each value, several at a time; the answers are the new values, in the old order.
@@ -82,16 +124,44 @@ class KStreamCallOuts(KStreamJoins[K, V]):
             ask_again=ask_again,
         )
 
+    @overload
     def map_async(
         self,
-        mapper: Callable[[K, V], Awaitable[tuple[KR, VR]] | tuple[KR, VR]],
+        mapper: Callable[[K, V], Awaitable[tuple[KR, VR]]],
         *,
         name: str,
         key: Typed[KR] | None = None,
         value: Typed[VR] | None = None,
         question: Callable[[K, V], Any] | None = None,
         asking: Asking = USUAL,
-        instead: Callable[[K, V], tuple[KR, VR]] | None = None,
+        instead: Callable[[K, V], tuple[KR, VR | None]] | None = None,
+        ask_again: bool = False,
+    ) -> KStream[KR, VR]: ...
+
+    @overload
+    def map_async(
+        self,
+        mapper: Callable[[K, V], tuple[KR, VR]],
+        *,
+        name: str,
+        key: Typed[KR] | None = None,
+        value: Typed[VR] | None = None,
+        question: Callable[[K, V], Any] | None = None,
+        asking: Asking = USUAL,
+        instead: Callable[[K, V], tuple[KR, VR | None]] | None = None,
+        ask_again: bool = False,
+    ) -> KStream[KR, VR]: ...
+
+    def map_async(
+        self,
+        mapper: Callable[[K, V], Any],
+        *,
+        name: str,
+        key: Typed[KR] | None = None,
+        value: Typed[VR] | None = None,
+        question: Callable[[K, V], Any] | None = None,
+        asking: Asking = USUAL,
+        instead: Callable[[K, V], Any] | None = None,
         ask_again: bool = False,
     ) -> KStream[KR, VR]:
         """`map_values_async` with a mapper `(key, value) -> (key, value)`; the next operator by key makes an exchange.
@@ -113,21 +183,68 @@ class KStreamCallOuts(KStreamJoins[K, V]):
         new_key, new_value = pair(returned(mapper))
         known_key = self.at.settle(key, new_key, operator=operator, argument="key", where=where)
         known = self.at.settle(value, new_value, operator=operator, argument="value", where=where)
-        return cast(
-            "KStream[KR, VR]",
-            self._call_out(
-                operator,
-                where,
-                name=name,
-                function=mapper,
-                question=question or _both,
-                answer=known,
-                key=known_key,
-                asking=asking,
-                is_async=_is_async(mapper),
-                instead=instead or (lambda old_key, _: (old_key, None)),
-                ask_again=ask_again,
-            ),
+        return self._call_out(
+            operator,
+            where,
+            name=name,
+            function=mapper,
+            question=question or _both,
+            answer=known,
+            key=known_key,
+            asking=asking,
+            is_async=_is_async(mapper),
+            instead=instead or (lambda old_key, _: (old_key, None)),
+            ask_again=ask_again,
+        )
+
+    def enrich_from(
+        self,
+        system: System[A],
+        joiner: Callable[[V, A | None], VR],
+        *,
+        name: str,
+        value: Typed[VR] | None = None,
+        asking: Asking = USUAL,
+        instead: Callable[[K, V], A | None] | None = None,
+        ask_again: bool = False,
+    ) -> KStream[K, VR]:
+        """Adds what another system says about each record, such as one that speaks HTTP; see `map_values_async`.
+
+        Shape: `KStream[K, V] -> KStream[K, VR]`; 1 record -> 1.
+        Args:
+            system: who is asked: an `Http`.
+            joiner: `(value, answer) -> value`; the answer is None if the system knows nothing. It is not recorded what
+                the joiner makes, so a replay may have another one.
+            name: name of the node; keep it when the topology changes. A fake of a test has the arguments
+                `(key, value)`, or `(value)`, and returns an answer.
+            value: type or serde of the new value, if the joiner has no return annotation.
+            asking: time-out, retries, concurrency, cache, and what happens while the system is down.
+            instead: `(key, value) -> answer` if `asking.when_down` is `skip`; None: the answer None.
+            ask_again: a replay asks anew.
+        Source: none; Flink's `AsyncDataStream.orderedWait`.
+        """
+        operator, where = "enrich_from", call_site()
+        graph = self.at.graph
+        need_value(graph, asking, Asking, "..., asking=Asking(retries=2)", operator)
+        timeout_s = asking.timeout.total_seconds()
+        if not all(hasattr(system, each) for each in ("ask", "question", "answer")) or isinstance(system, type):
+            graph.refuse(f"{operator} needs an Http, but got {named(system)}.", where, "Http(url=..., answer=...)")
+        check_function(graph, joiner, "joiner(value, answer)", operator=operator, where=where)
+        answer = settle(graph, system.answer, None, operator=operator, argument="answer", where=where)
+        result = self.at.settle(value, returned(joiner), operator=operator, argument="value", where=where)
+        return self._call_out(
+            operator,
+            where,
+            name=name,
+            function=lambda key, old: system.ask(key, old, timeout_s),
+            question=system.question,
+            answer=answer,
+            asking=asking,
+            is_async=False,
+            instead=instead,
+            ask_again=ask_again,
+            joiner=joiner,
+            result=result,
         )
 
     def _call_out(

@@ -1,9 +1,9 @@
 """Questions to other systems and their answers, as an operator sees them. The host asks; the kernel does no I/O.
 
-An answer is bytes, recorded at the place where it was asked: operator, record, and how many questions of the operator
-about the same record came before. So a batch that runs again, and a replay, find it. Behind an exchange, and where no
-record has caused the question, the question itself stands in the place of the record: an offset there only counts what
-came before, and a replay may leave records out, such as those of a person whose data was erased.
+An answer is bytes, recorded at the place where it was asked: operator, record, and question. So a batch that runs again,
+and a replay, find it, and never take it for the answer to another question. Behind an exchange, and where no record has
+caused the question, the offset is left out: there it only counts what came before, and a replay may leave records out,
+such as those of a person whose data was erased.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from deltaworks.errors import AnswersError, CallOutError, ConfigurationError
+from deltaworks.errors import CallOutError, ConfigurationError
 from deltaworks.kernel.errors import class_name
 from deltaworks.kernel.records import Coordinates
 from deltaworks.topology.nodes import (
@@ -39,17 +39,19 @@ class Place(NamedTuple):
     topic: str
     partition: int
     offset: int
+    """-1 if it does not tell records apart."""
+    digest: bytes
+    """Of the question."""
     nth: int
-    """How many questions of the operator about the same record came before, in its batch."""
-    digest: bytes = b""
-    """The question, if it stands in the place of the record."""
+    """How often the operator has asked it about the same record before, in its batch."""
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}" + ("" if self.offset < 0 else f"@{self.offset}")
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
     """What was said, or how the call failed."""
 
-    digest: bytes
-    """Of the question."""
     data: bytes | None = None
     """The answer; None is a null."""
     key: bytes | None = None
@@ -87,7 +89,7 @@ class Call:
         asked = self.node.question(self.key, self.value)
         try:
             data = msgspec.msgpack.encode(asked, enc_hook=_plain, order="deterministic")
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
             raise TypeError(f"the question of '{self.node.name}' cannot be recorded: {error}; {_NO_DIGEST}") from error
         return hashlib.blake2b(data, digest_size=16).digest()
 
@@ -128,14 +130,15 @@ class Counted:
     def place(self, call: Call, digest: bytes) -> Place:
         """The place of the next question about a record."""
         record = call.place
-        offset, asked = (record.offset, b"") if call.is_unique else (-1, digest)
-        first = Place(call.node.name, record.topic, record.partition, offset, 0, asked)
+        first = Place(
+            call.node.name, record.topic, record.partition, record.offset if call.is_unique else -1, digest, 0
+        )
         nth = self._asked[first]
         self._asked[first] += 1
         return first._replace(nth=nth)
 
 
-def of_result(call: Call, result: Any, digest: bytes, *, skipped: bool = False) -> Answer:
+def of_result(call: Call, result: Any, *, skipped: bool = False) -> Answer:
     """The answer that a function has returned; a failure if it is not of its type."""
     node = call.node
     try:
@@ -145,29 +148,13 @@ def of_result(call: Call, result: Any, digest: bytes, *, skipped: bool = False) 
             key = None if new_key is None else node.key.serialize(new_key)
         data = None if result is None else node.answer.serialize(result)
     except Exception as error:
-        return of_error(call, error, digest)
-    return Answer(digest, data, key, skipped=skipped, about=call.about)
+        return of_error(call, error)
+    return Answer(data, key, skipped=skipped, about=call.about)
 
 
-def of_error(call: Call, error: BaseException, digest: bytes) -> Answer:
+def of_error(call: Call, error: BaseException) -> Answer:
     """The record of a call that has failed for good."""
-    return Answer(digest, failure=f"{class_name(error)}: {error}", about=call.about)
-
-
-def require_same(place: Place, found: Answer, digest: bytes) -> Answer:
-    """The answer, if it was given to the same question.
-
-    Raises:
-        AnswersError: another question was asked at this place.
-    """
-    if found.digest == digest:
-        return found
-    raise AnswersError(
-        f"'{place.operator}' asks something else about {place.topic}-{place.partition}@{place.offset} than when its "
-        "answer was recorded.",
-        hint="a function before it is not deterministic, or has changed since; in a replay of changed code, "
-        "ask_again=True of the operator asks anew",
-    )
+    return Answer(failure=f"{class_name(error)}: {error}", about=call.about)
 
 
 def value_of(node: CallOut, answer: Answer) -> tuple[Any, Any]:

@@ -137,7 +137,7 @@ class _System:
 
     async def answer(self, call: Call, digest: bytes) -> Answer:
         async with self._slots:
-            answer = await self._answered(call, digest)
+            answer = await self._answered(call)
         if self._asking.cache and answer.failure is None and not answer.skipped:
             self._cache[digest] = call.timestamp_ms, answer
             self._cache.move_to_end(digest)
@@ -145,7 +145,7 @@ class _System:
                 self._cache.popitem(last=False)
         return answer
 
-    async def _answered(self, call: Call, digest: bytes) -> Answer:
+    async def _answered(self, call: Call) -> Answer:
         asking, failures = self._asking, 0
         while True:
             permit = self._breaker.permit()
@@ -155,7 +155,7 @@ class _System:
                     await asyncio.sleep(min(max(self._breaker.pause_s(), 0.01), _LOOK_EVERY_S))
                     failures = 0
                     continue
-                return self._while_down(call, digest)
+                return self._while_down(call)
             try:
                 await self._pace()
                 result = await asyncio.wait_for(_called(call), asking.timeout.total_seconds())
@@ -166,27 +166,27 @@ class _System:
                 if failures <= asking.retries:
                     await asyncio.sleep(self._backoff_s(failures))
                 elif self._breaker.state == "closed":
-                    return of_error(call, _shown(error, asking.timeout.total_seconds()), digest)
+                    return of_error(call, _shown(error, asking.timeout.total_seconds()))
             except Exception as error:
                 self._breaker.succeeded(permit)
                 self._tell()
-                return of_error(call, error, digest)
+                return of_error(call, error)
             except BaseException:
                 self._breaker.gave_up(permit)
                 raise
             else:
                 self._breaker.succeeded(permit)
                 self._tell()
-                return of_result(call, result, digest)
+                return of_result(call, result)
 
-    def _while_down(self, call: Call, digest: bytes) -> Answer:
+    def _while_down(self, call: Call) -> Answer:
         if self._asking.when_down == "fail":
-            return of_error(call, CallOutError("the system counts as down, so it was not asked"), digest)
+            return of_error(call, CallOutError("the system counts as down, so it was not asked"))
         try:
             instead = None if self._node.instead is None else self._node.instead(call.key, call.value)
         except Exception as error:
-            return of_error(call, error, digest)
-        return of_result(call, instead, digest, skipped=True)
+            return of_error(call, error)
+        return of_result(call, instead, skipped=True)
 
     def _backoff_s(self, failures: int) -> float:
         """A little less at random, so that callers do not come all at once."""

@@ -102,7 +102,7 @@ def _counted_again(answers: list[tuple[Place, Answer]]) -> list[tuple[Place, Ans
     counts: Counter[Place] = Counter()
     found = []
     for place, answer in answers:
-        if place.digest:
+        if place.offset < 0:
             first = place._replace(nth=0)
             place, counts[first] = place._replace(nth=counts[first]), counts[first] + 1
         found.append((place, answer))
