@@ -136,5 +136,6 @@ class Http(Generic[A]):
             return content.decode()
         if self.answer is bytes:
             return content
-        serde = self.answer if is_serde(self.answer) else Json(self.answer)
+        answer: Any = self.answer
+        serde = answer if is_serde(answer) else Json(answer)
         return serde.deserialize(content)

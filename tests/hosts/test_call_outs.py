@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -138,7 +139,11 @@ def test_any_cut_and_any_restart_give_what_the_test_driver_gives(
             raise LookupError("nothing")
         return len(word)
 
-    fakes = {"lengths": length, "again": len, "keys": lambda key, value: (key * 2, value)}
+    fakes: dict[str, Callable[..., Any]] = {
+        "lengths": length,
+        "again": len,
+        "keys": lambda key, value: (key * 2, value),
+    }
     driver = TopologyTestDriver(pipeline, call_outs=fakes)
     driver.create_input_topic("words").pipe_key_value_list(given_words)
     kafka = MemoryKafka({"words": 1, "out": 1})

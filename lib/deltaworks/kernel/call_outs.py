@@ -1,9 +1,9 @@
 """Questions to other systems and their answers, as an operator sees them. The host asks; the kernel does no I/O.
 
-An answer is bytes, recorded at the place where it was asked: operator, record, and question. So a batch that runs again,
-and a replay, find it, and never take it for the answer to another question. Behind an exchange, and where no record has
-caused the question, the offset is left out: there it only counts what came before, and a replay may leave records out,
-such as those of a person whose data was erased.
+An answer is bytes, recorded at the place where it was asked: operator, record, and question. So a batch that runs
+again, and a replay, find it, and never take it for the answer to another question. Behind an exchange, and where no
+record has caused the question, the offset is left out: there it only counts what came before, and a replay may leave
+records out, such as those of a person whose data was erased.
 """
 
 from __future__ import annotations
@@ -130,9 +130,8 @@ class Counted:
     def place(self, call: Call, digest: bytes) -> Place:
         """The place of the next question about a record."""
         record = call.place
-        first = Place(
-            call.node.name, record.topic, record.partition, record.offset if call.is_unique else -1, digest, 0
-        )
+        offset = record.offset if call.is_unique else -1
+        first = Place(call.node.name, record.topic, record.partition, offset, digest, 0)
         nth = self._asked[first]
         self._asked[first] += 1
         return first._replace(nth=nth)

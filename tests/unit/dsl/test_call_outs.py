@@ -143,8 +143,9 @@ def test_async_functions_are_known_whatever_wraps_them() -> None:
 
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=str)
-    for number, function in enumerate([price, Client(), functools.partial(of, "t"), len]):
-        stream.map_values_async(function, name=f"n{number}", value=int).to("out")  # type: ignore[arg-type, type-var]
+    functions: list[Any] = [price, Client(), functools.partial(of, "t"), len]
+    for number, function in enumerate(functions):
+        stream.map_values_async(function, name=f"n{number}", value=int).to("out")
 
     nodes = [node for node in builder.build().nodes if isinstance(node, CallOut)]
     assert [node.is_async for node in nodes] == [True, True, True, False]

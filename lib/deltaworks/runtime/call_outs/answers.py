@@ -150,8 +150,8 @@ class ReplayedAnswers:
         found = self._recorded.get(place)
         if found is None:
             raise AnswersError(
-                f"'{place.operator}' asks something about {place} that the stream has not asked in batch {self._batch}, "
-                "so there is no recorded answer.",
+                f"'{place.operator}' asks something about {place} that the stream has not asked in batch "
+                f"{self._batch}, so there is no recorded answer.",
                 hint="has the code changed since? ask_again=True of the operator lets the replay ask",
             )
         return found
