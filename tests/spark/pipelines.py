@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from datetime import timedelta
 
-from deltaworks import KStream, Pipeline, StreamsBuilder, TimeWindows, Topic, exits
+from deltaworks import Asking, Breaker, Http, KStream, Pipeline, StreamsBuilder, TimeWindows, Topic, exits
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 from tests.support.own_sinks import FolderSink, PostgresSink
@@ -15,6 +15,8 @@ from tests.support.own_sinks import FolderSink, PostgresSink
 SECOND = timedelta(seconds=1)
 SINK_FOLDER, SINK_CONNINFO = "DELTAWORKS_TEST_SINK_FOLDER", "DELTAWORKS_TEST_SINK_CONNINFO"
 """Where the sinks of `sinking` write."""
+PRICES_URL = "DELTAWORKS_TEST_PRICES_URL"
+"""Whom `pricing` asks."""
 
 
 def _numbers(builder: StreamsBuilder) -> None:
@@ -55,6 +57,21 @@ def _sunk_counts(builder: StreamsBuilder) -> None:
     updates = counts.to_stream().map_values(str, value=str)
     updates.sink(FolderSink(os.environ[SINK_FOLDER]), name="files")
     updates.sink(PostgresSink(os.environ[SINK_CONNINFO]), name="database")
+
+
+def _prices(builder: StreamsBuilder) -> None:
+    """Asks a system of the test about each word."""
+    asking = Asking(
+        timeout=timedelta(milliseconds=300),
+        retries=9,
+        backoff=timedelta(milliseconds=20),
+        breaker=Breaker(failures=3, wait=timedelta(milliseconds=500)),
+    )
+    system = Http(url=os.environ.get(PRICES_URL, "http://127.0.0.1:9") + "/{value}", answer=int)
+    words = builder.stream("priced-words", key=str, value=str)
+    priced = words.enrich_from(system, lambda word, price: f"{word}: {price}", value=str, name="prices", asking=asking)
+    priced.to_delta("priced")
+    priced.to("prices")
 
 
 def _visits(builder: StreamsBuilder) -> None:
@@ -131,6 +148,8 @@ bereft = replace(failing, name="bereft", topology=_lengths, topics=(Topic("beref
 """Its JVM is killed."""
 sinking = Pipeline(name="sinking", topology=_sunk_counts, topics=(Topic("sunk-words", 2),), record_cache=False)
 """It has sinks of its own, and its processes are killed."""
+pricing = Pipeline(name="pricing", topology=_prices, topics=(Topic("priced-words", 2), Topic("prices", 2)))
+"""It asks another system, which is not always there."""
 visiting = Pipeline(
     name="visiting",
     topology=_visits,

@@ -205,6 +205,11 @@ class PipelinePaths:
         return self.lasting / "answers"
 
     @property
+    def call_outs(self) -> Path:
+        """Which systems count as down; see `control.call_outs`."""
+        return self.root / "call-outs"
+
+    @property
     def heartbeat(self) -> Path:
         return self.root / "heartbeat.json"
 

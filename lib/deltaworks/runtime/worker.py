@@ -23,7 +23,7 @@ import msgspec
 
 from deltaworks import faults
 from deltaworks.config import Kafka
-from deltaworks.control import fence
+from deltaworks.control import call_outs, fence
 from deltaworks.control.served import Place
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import StateError
@@ -110,6 +110,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How the server beside the stores of an executor is started; None: there is none."""
     is_state_here: bool = True
     """The stream's state is on this machine, so nobody has gone on with it elsewhere."""
+    call_outs: Path | None = None
+    """Folder of this machine in which tasks note which systems count as down; None: nobody looks."""
     answers: Path | None = None
     """Folder of the recorded answers of other systems; None: its tasks ask nobody."""
     fault_hook: str | None = None
@@ -434,7 +436,10 @@ class Worker:
     @cached_property
     def asker(self) -> Asker:
         """Asks other systems for all tasks."""
-        return Asker()
+        folder = self.config.call_outs
+        if folder is None:
+            return Asker()
+        return Asker(changed=lambda name, breaker: call_outs.note(folder, name, breaker.state))
 
     def _sink_task(self, task: int, sink: str) -> SinkTask:
         return SinkTask(pipeline=self.pipeline.name, sink=sink, task=task, checkpoint=self.config.query_id)
