@@ -75,8 +75,9 @@ class Http(Generic[A]):
             raise ConfigurationError("Http(body=...) is sent with POST only.", hint="method='POST'")
 
     def question(self, key: Any, value: Any) -> Any:
-        """What the answer depends on: method, URL and body."""
-        return [self.method, self._url(key, value), None if self.body is None else self.body(key, value)]
+        """What the answer depends on: method, path with query, and body. The system may move to another host."""
+        path = self._url(key, value).partition("://")[2].partition("/")[2]
+        return [self.method, path, None if self.body is None else self.body(key, value)]
 
     def ask(self, key: Any, value: Any, timeout_s: float) -> Any:
         """Asks once.
