@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import hypothesis
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaworks import Asking, Pipeline, StreamsBuilder
-from deltaworks.errors import AnswersError
+from deltaworks.control import jobs
+from deltaworks.control.erasures import Forgotten
+from deltaworks.erase import erasing, state
+from deltaworks.errors import AnswersError, ConfigurationError
+from deltaworks.kafka.ranges import Range
+from deltaworks.kernel.call_outs import Answer
+from deltaworks.kernel.records import RecordBatch
+from deltaworks.replay.model import ReplayRequest
+from deltaworks.replay.plan import require_answers
+from deltaworks.runtime.call_outs.books import Book
+from deltaworks.runtime.global_tables import Reader
 from deltaworks.settings import Settings
 from deltaworks.testing import TopologyTestDriver
 from deltaworks.testing.topics import RawRecord
+from deltaworks.topology.persons import Person
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.hosts.replays import assert_same, replay_host, run_with_kills, steps_of, tables_of
+from tests.hosts.stopping import Stopping
 from tests.support.fault_points import WORKER
 
+NOBODY = "postgresql://127.0.0.1:1/nobody"
 POINTS = (*WORKER, "answers.before_record", "answers.recorded", "driver.after_tasks", "driver.after_tables")
 QUICK = Asking(retries=1, backoff=timedelta(milliseconds=1))
 
@@ -187,6 +202,61 @@ def test_replay_has_the_same_answers_and_asks_nobody(settings: Settings, tmp_pat
     assert_same(stream, tmp_path / "replay")
     assert EXCHANGE.asked == []
     stream.close()
+
+
+def test_an_erasure_takes_a_persons_answers_and_replays_do_without(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = Stopping(streamed(settings, 1, points=()))
+    stream = stopped.stream
+    stream.committer.settled(stream.batch_id - 1)
+    stream.committer.publish_cut()
+    stopped.stop()
+    monkeypatch.setattr(jobs, "load", lambda settings, name: stream.pipeline)
+    monkeypatch.setattr(state, "erase", partial(state.erase, read=stopped.read))
+    asked = [answer.about for answer in _recorded(stream)]
+    EXCHANGE.asked.clear()
+
+    done = erasing.erase(replace(settings, control_url=NOBODY), "asking", Person.of("k3"), by="ada")
+
+    left = [answer.about for answer in _recorded(stream)]
+    assert b"k3" in asked and left == [about for about in asked if about != b"k3"]
+    assert done.taken["answers of other systems"] == asked.count(b"k3")
+    assert stream.kafka is not None
+    forgotten = Forgotten.of(stream.paths, stream.plan)
+    assert forgotten is not None
+    clients = partial(Forgetful, stream.kafka.reader, forgotten)
+    replay_host(stream, tmp_path / "replay", max_records=15, clients=clients).run(steps_of(stream))
+    found, expected = (tables_of(root, stream.pipeline) for root in (tmp_path / "replay" / "tables", settings.tables))
+    assert [row["value"] for row in found["rated"]] == [row["value"] for row in expected["rated"]]
+    assert len(found["rated"]) > 30 and EXCHANGE.asked == []
+    stream.close()
+
+
+class Forgetful:
+    """`Reader` of Kafka without the records of erased persons."""
+
+    def __init__(self, connect: Callable[[], Reader], forgotten: Forgotten) -> None:
+        self._reader, self._forgotten = connect(), forgotten
+        self.beginning, self.close = self._reader.beginning, self._reader.close
+
+    def read(self, ranges: Sequence[Range]) -> Iterator[list[RecordBatch]]:
+        for portion in self._reader.read(ranges):
+            yield [self._forgotten.left(records) for records in portion]
+
+
+def _recorded(stream: InProcessStream) -> list[Answer]:
+    files = sorted(stream.paths.answers.rglob("*.answers"))
+    return [answer for file in files for _, answer in msgspec.msgpack.decode(file.read_bytes(), type=Book).answers]
+
+
+def test_replay_by_time_is_refused_unless_it_asks_again() -> None:
+    request = ReplayRequest(pipeline="asking", order="time", requested_by="ada")
+
+    with pytest.raises(ConfigurationError, match=r"rates, again, behind: .* not by time"):
+        require_answers(pipeline().plan(), request)
+    require_answers(pipeline(ask_again=True).plan(), request)
+    require_answers(pipeline().plan(), msgspec.structs.replace(request, order="recorded"))
 
 
 def test_replay_asks_again_if_the_operator_says_so(settings: Settings, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def make_plan(
     checkpoint = _checkpoint(paths, pipeline.name)
     read = batches.topics_read(batches.read(paths.batches))
     first, last, records, ends = _extent(paths, pipeline.name, read)
-    _require_answers(plan, request)
+    require_answers(plan, request)
     partitions = _partitions(pipeline, plan, checkpoint, ends)
     topics = broker.partition_counts()
     mine = same_topics.read_by(plan, ends)
@@ -168,8 +168,16 @@ def _require_whole(request: ReplayRequest) -> None:
         )
 
 
-def _require_answers(plan: Plan, request: ReplayRequest) -> None:
-    """Answers of other systems are recorded by batch, and by time records are processed in other batches."""
+def require_answers(plan: Plan, request: ReplayRequest) -> None:
+    """Refuses the order of time: answers of other systems are recorded by batch, and it has other batches.
+
+    Args:
+        plan: of the pipeline.
+        request: what is wanted.
+
+    Raises:
+        ConfigurationError: an operator would need answers in another order.
+    """
     asking = [node.name for node in plan.nodes if isinstance(node, CallOut) and not node.ask_again]
     if asking and request.order == "time":
         raise ConfigurationError(
