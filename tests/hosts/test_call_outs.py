@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -22,6 +22,8 @@ from deltaworks.control import jobs
 from deltaworks.control.erasures import Forgotten
 from deltaworks.erase import erasing, state
 from deltaworks.errors import AnswersError, ConfigurationError
+from deltaworks.explain import explaining
+from deltaworks.explain.question import Question
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.call_outs import Answer
 from deltaworks.kernel.records import RecordBatch
@@ -240,7 +242,7 @@ class Forgetful:
         self._reader, self._forgotten = connect(), forgotten
         self.beginning, self.close = self._reader.beginning, self._reader.close
 
-    def read(self, ranges: Sequence[Range]) -> Iterator[list[RecordBatch]]:
+    def read(self, ranges: list[Range]) -> Iterator[list[RecordBatch]]:
         for portion in self._reader.read(ranges):
             yield [self._forgotten.left(records) for records in portion]
 
@@ -257,6 +259,11 @@ def test_replay_by_time_is_refused_unless_it_asks_again() -> None:
         require_answers(pipeline().plan(), request)
     require_answers(pipeline(ask_again=True).plan(), request)
     require_answers(pipeline().plan(), msgspec.structs.replace(request, order="recorded"))
+
+
+def test_explaining_is_refused_rather_than_asked(settings: Settings) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be explained yet: rates, again, behind asks"):
+        explaining.explain(settings, pipeline(), Question("rated", ("k1",)))
 
 
 def test_replay_asks_again_if_the_operator_says_so(settings: Settings, tmp_path: Path) -> None:
