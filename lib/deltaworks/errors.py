@@ -9,6 +9,8 @@ DeltaworksError                      the root: catch this to catch all
 │   ├── ProductionError              a topic cannot take a record: it is too large, or there is no such topic
 │   ├── StreamsError                 an operator failed on a record, and the pipeline's policy is `fail`
 │   ├── SetAsideError                somebody set a record aside
+│   ├── CallOutError                 another system has given no answer about a record
+│   ├── AnswersError                 an answer of another system must have been recorded, and is not
 │   ├── IncompatibleCheckpointError  the plan does not fit the checkpoint
 │   ├── IntentError                  a batch id was used for another batch than this stream's
 │   ├── RecordsGoneError             records that must be read are no longer in Kafka, nor in an archive
@@ -188,6 +190,14 @@ class SerializationError(TerminalError):
 
 class SetAsideError(TerminalError):
     """Somebody set this record aside: it becomes a dead letter, whatever the pipeline's error policy."""
+
+
+class CallOutError(TerminalError):
+    """Another system has given no answer about a record; the pipeline's error policy decides what happens to it."""
+
+
+class AnswersError(TerminalError):
+    """An answer of another system must have been recorded, and is not, or belongs to another question."""
 
 
 class ProductionError(TerminalError):

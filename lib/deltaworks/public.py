@@ -1,5 +1,6 @@
 """The public names of `deltaworks`, which imports this module when the first of them is used."""
 
+from deltaworks.breaker import Breaker
 from deltaworks.dsl.branched import BranchedKStream
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
@@ -16,6 +17,7 @@ from deltaworks.dsl.state_stores import StoreBuilder, Stores
 from deltaworks.dsl.topology import Topology
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from deltaworks.errors import (
+    CallOutError,
     ConfigurationError,
     DeltaworksError,
     IncompatibleCheckpointError,
@@ -28,6 +30,7 @@ from deltaworks.errors import (
     TopologyError,
     TransientError,
 )
+from deltaworks.http import Http
 from deltaworks.serdes import (
     Avro,
     Boolean,
@@ -57,6 +60,7 @@ from deltaworks.serdes import (
     Windowed,
 )
 from deltaworks.topology.alerts import Alerts
+from deltaworks.topology.call_outs import Asking
 from deltaworks.topology.columns import DecimalDigits
 from deltaworks.topology.docs import Column, Doc
 from deltaworks.topology.error_handlers import (
@@ -118,11 +122,14 @@ from deltaworks.topology.windows import (
 
 __all__ = [
     "Alerts",
+    "Asking",
     "Avro",
     "Boolean",
     "BranchedKStream",
+    "Breaker",
     "BufferConfig",
     "Bytes",
+    "CallOutError",
     "Cancellable",
     "ChangeLimit",
     "CogroupedKStream",
@@ -154,6 +161,7 @@ __all__ = [
     "Float",
     "GlobalKTable",
     "HandOver",
+    "Http",
     "IncompatibleCheckpointError",
     "Integer",
     "JoinWindows",

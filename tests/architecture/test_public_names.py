@@ -6,11 +6,14 @@ import deltaworks
 
 PUBLIC = [
     "Alerts",
+    "Asking",
     "Avro",
     "Boolean",
     "BranchedKStream",
+    "Breaker",
     "BufferConfig",
     "Bytes",
+    "CallOutError",
     "Cancellable",
     "ChangeLimit",
     "CogroupedKStream",
@@ -42,6 +45,7 @@ PUBLIC = [
     "Float",
     "GlobalKTable",
     "HandOver",
+    "Http",
     "IncompatibleCheckpointError",
     "Integer",
     "JoinWindows",

@@ -410,6 +410,7 @@ class InProcessStream:
             is_read=True,
             serving=self._serving,
             is_state_here=self._is_state_here,
+            answers=self.paths.answers,
         )
         if self.kafka is None:
             control_topic.prepare(config.bootstrap, self.pipeline.name, self.tasks)

@@ -60,6 +60,7 @@ def replay_host(
         executor=executor or InProcess(),
         max_records=max_records,
         local=local,
+        answers=stream.paths.answers,
     )
 
 

@@ -26,6 +26,7 @@ class Hole(Enum):
     TWO_MACHINES = "drivers on two machines that share an object store"
     ELSEWHERE = "tasks on other machines than their driver"
     OBJECT_STORE = "an object store whose answers are lost, late or wrong"
+    ANSWERS = "another system that says something else when it is asked again"
     FORMAT = "records whose schemas change, or are in a registry that is away"
 
 

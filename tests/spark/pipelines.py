@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from datetime import timedelta
 
-from deltaworks import KStream, Pipeline, StreamsBuilder, TimeWindows, Topic, exits
+from deltaworks import Asking, Breaker, Http, KStream, Pipeline, StreamsBuilder, TimeWindows, Topic, exits
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 from tests.support.own_sinks import FolderSink, PostgresSink
@@ -17,6 +17,8 @@ SINK_FOLDER, SINK_CONNINFO = "DELTAWORKS_TEST_SINK_FOLDER", "DELTAWORKS_TEST_SIN
 SINK_URL, SINK_PASSWORD = "DELTAWORKS_TEST_SINK_URL", "DELTAWORKS_TEST_SINK_PASSWORD"
 SINK_SEARCH = "DELTAWORKS_TEST_SINK_SEARCH"
 """Where the sinks of `sinking` write."""
+PRICES_URL = "DELTAWORKS_TEST_PRICES_URL"
+"""Whom `pricing` asks."""
 
 
 def _numbers(builder: StreamsBuilder) -> None:
@@ -61,6 +63,21 @@ def _sunk_counts(builder: StreamsBuilder) -> None:
     updates.to_jdbc("sunk_updates", **database, mode="append", create_table=True)
     counts.to_jdbc("sunk_counts", **database, create_table=True)
     counts.to_search("sunk-counts", url={"env": SINK_SEARCH})
+
+
+def _prices(builder: StreamsBuilder) -> None:
+    """Asks a system of the test about each word."""
+    asking = Asking(
+        timeout=timedelta(milliseconds=300),
+        retries=9,
+        backoff=timedelta(milliseconds=20),
+        breaker=Breaker(failures=3, wait=timedelta(milliseconds=500)),
+    )
+    system = Http(url=os.environ.get(PRICES_URL, "http://127.0.0.1:9") + "/{value}", answer=int)
+    words = builder.stream("priced-words", key=str, value=str)
+    priced = words.enrich_from(system, lambda word, price: f"{word}: {price}", value=str, name="prices", asking=asking)
+    priced.to_delta("priced")
+    priced.to("prices")
 
 
 def _visits(builder: StreamsBuilder) -> None:
@@ -137,6 +154,8 @@ bereft = replace(failing, name="bereft", topology=_lengths, topics=(Topic("beref
 """Its JVM is killed."""
 sinking = Pipeline(name="sinking", topology=_sunk_counts, topics=(Topic("sunk-words", 2),), record_cache=False)
 """It has sinks of its own, and its processes are killed."""
+pricing = Pipeline(name="pricing", topology=_prices, topics=(Topic("priced-words", 2), Topic("prices", 2)))
+"""It asks another system, which is not always there."""
 visiting = Pipeline(
     name="visiting",
     topology=_visits,

@@ -69,6 +69,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """Number of Kafka transactions that an earlier attempt had committed."""
     store_requests: dict[str, int] = {}
     """Requests to the object store with the tables since this driver started, by kind: `PUT`, `GET`, `LIST`, ..."""
+    call_outs: dict[str, str] = {}
+    """Call-outs whose system counts as down -> `open` or `half-open`, as tasks of this machine say."""
     error: str | None = None
     alerts: Alerts = USUAL
     """The thresholds of the pipeline."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from deltaworks import clock
-from deltaworks.control import fence, lease
+from deltaworks.control import fence, heartbeat, lease
 from deltaworks.control.incident_book import IncidentBook
 from deltaworks.control.launchers import Launchers, launcher
 from deltaworks.control.model import ALIVE, Deployment, Overview, PipelineRecord, PipelineStatus
@@ -62,10 +62,21 @@ def _status(
         seen=seen,
         for_s=max(0.0, clock.wall_s() - since) if since is not None else None,
         restarts=record.restarts if record else 0,
-        reason=(record.gave_up if record else None) or seen.reason or _why_restarted(registry, record),
+        reason=(record.gave_up if record else None)
+        or seen.reason
+        or _waits_for(paths)
+        or _why_restarted(registry, record),
         gave_up=record.gave_up if record else None,
         incidents=incidents,
     )
+
+
+def _waits_for(paths: PipelinePaths) -> str | None:
+    """The systems that count as down."""
+    beat = heartbeat.read(paths.heartbeat)
+    if beat is None or beat.state in ("stopped", "failed") or not beat.call_outs:
+        return None
+    return "down: " + ", ".join(f"the system of {name} ({state})" for name, state in sorted(beat.call_outs.items()))
 
 
 def _why_restarted(registry: Registry, record: PipelineRecord | None) -> str | None:

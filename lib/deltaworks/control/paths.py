@@ -200,6 +200,16 @@ class PipelinePaths:
         return self.lasting / "batches"
 
     @property
+    def answers(self) -> Path:
+        """The recorded answers of other systems; see `runtime.call_outs.books`."""
+        return self.lasting / "answers"
+
+    @property
+    def call_outs(self) -> Path:
+        """Which systems count as down; see `control.call_outs`."""
+        return self.root / "call-outs"
+
+    @property
     def heartbeat(self) -> Path:
         return self.root / "heartbeat.json"
 

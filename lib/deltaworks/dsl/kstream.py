@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from deltaworks.dsl.branched import BranchedKStream
+from deltaworks.dsl.call_outs import KStreamCallOuts
 from deltaworks.dsl.exchanges import exchange
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.grouped import KGroupedStream
-from deltaworks.dsl.kstream_joins import KStreamJoins
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, table_source
 from deltaworks.dsl.materialized import Materialized, Stored
@@ -62,7 +62,7 @@ def _merged(one: Known, other: Known, where: Origin) -> Known:
     return Unknown("merge", where, "joins streams of different types", lambda: _ONE_TYPE)
 
 
-class KStream(KStreamJoins[K, V]):
+class KStream(KStreamCallOuts[K, V]):
     """A stream at one point of a topology; a handle, made by the builder and by operators.
 
     Functions that get a key or a value may get None where the stream has null keys or values.

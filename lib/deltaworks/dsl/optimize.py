@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from deltaworks.dsl.exchanges import key_is_not_null
 from deltaworks.topology.nodes import (
     AnyNode,
+    CallOut,
     ExchangeSink,
     Filter,
     FlatMap,
@@ -223,9 +224,9 @@ def _exchanges_by_changer(graph: _Graph, mergeable: Iterable[str]) -> list[tuple
 
 
 def _changes_key(node: AnyNode) -> bool:
-    return isinstance(node, Map | FlatMap | SelectKey)
+    return isinstance(node, Map | FlatMap | SelectKey) or (isinstance(node, CallOut) and node.key is not None)
 
 
 def _changes_record(node: AnyNode) -> bool:
     # A user's processor may forward another key, which Kafka Streams overlooks.
-    return isinstance(node, Map | FlatMap | SelectKey | MapValues | FlatMapValues | ProcessorNode)
+    return isinstance(node, Map | FlatMap | SelectKey | MapValues | FlatMapValues | ProcessorNode | CallOut)

@@ -32,6 +32,7 @@ from deltaworks.errors import (
     TransientError,
 )
 from deltaworks.faults import reach
+from deltaworks.kernel.call_outs import Answer, Place
 from deltaworks.lakehouse import catalog, rewriting
 from deltaworks.lakehouse.publish import ownership, publication
 from deltaworks.lakehouse.rewriting import Successors, Unwanted
@@ -39,8 +40,10 @@ from deltaworks.lakehouse.schema import TableSchema, plan_schemas
 from deltaworks.lakehouse.writes import NewFile
 from deltaworks.object_path import ObjectPath
 from deltaworks.replay import quiet
+from deltaworks.runtime.call_outs.books import Books
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
+from deltaworks.topology.nodes import CallOut, Source
 from deltaworks.topology.persons import Person
 
 Report = Callable[[str], None]
@@ -176,7 +179,7 @@ class _Erasing:
     def run(self) -> Erasure:
         taken = dict(self.begun.taken)
         left: list[str] = []
-        for step in (self._state, self._rows, self._documents, self._texts):
+        for step in (self._state, self._answers, self._rows, self._documents, self._texts):
             self._require_admitted()
             for place, count in step():
                 if count:
@@ -206,6 +209,26 @@ class _Erasing:
         )
         if not any(place.startswith("store ") for place in self.begun.taken):  # else it counts again what is done
             yield from ((f"store {name}", count) for name, count in erased.entries.items())
+
+    def _answers(self) -> Iterator[tuple[str, int]]:
+        """What other systems have said about the person; a replay leaves out the records that asked."""
+        nodes = self.pipeline.plan().nodes
+        answers = {node.name: node.answer for node in nodes if isinstance(node, CallOut)}
+        keys = {topic: node.key for node in nodes if isinstance(node, Source) for topic in node.topics}
+
+        def is_theirs(place: Place, answer: Answer) -> bool:
+            person = self.person
+            return (
+                person.in_raw(answer.about, keys.get(place.topic), is_key=True)
+                or person.in_raw(answer.data, answers.get(place.operator))
+                or person.in_raw(answer.key, None)
+                or (answer.failure is not None and person.in_text(answer.failure))
+            )
+
+        if answers:
+            self.report("answers of other systems")
+        for count in Books(self.paths.answers).erase(is_theirs):
+            yield "answers of other systems", count
 
     def _rows(self) -> Iterator[tuple[str, int]]:
         metadata = {"erasure": self.begun.id, "requestedBy": self.begun.requested_by}

@@ -14,7 +14,7 @@ from deltaworks.control.batches import BatchRecord
 from deltaworks.control.intents import Intents
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import DeltaworksError, StreamsError, TableError
+from deltaworks.errors import ConfigurationError, DeltaworksError, StreamsError, TableError
 from deltaworks.explain import question as questions
 from deltaworks.explain.candidates import Candidates, accumulates, holds_back
 from deltaworks.explain.masking import Mask, has_secrets
@@ -37,6 +37,7 @@ from deltaworks.settings import Settings
 from deltaworks.testing.cases import Clock, RecordedCase, compared_columns, plain_cell, plain_row
 from deltaworks.topology.archives import Archives
 from deltaworks.topology.columns import LAST_MS
+from deltaworks.topology.nodes import CallOut
 from deltaworks.topology.plan import Plan
 
 MAX_RECORDS = 200_000
@@ -134,6 +135,7 @@ def explain(
     paths = PipelinePaths.of(settings, pipeline.name)
     pipeline = set_aside.applied(paths, pipeline)
     plan = pipeline.plan()
+    _require_no_call_outs(plan)
     found = questions.find(settings.tables, pipeline, plan, asked)
     row = _Row(found, plan)
     records = list(batches.read(paths.batches))
@@ -207,6 +209,15 @@ def written_in(settings: Settings, pipeline: Pipeline, asked: Question) -> int |
         return catalog.table(settings.tables, asked.table).batch_id
     row = _Row(questions.find(settings.tables, pipeline, plan, asked), plan)
     return row.batch(list(batches.read(PipelinePaths.of(settings, pipeline.name).batches)))
+
+
+def _require_no_call_outs(plan: Plan) -> None:
+    """Raises `ConfigurationError` if operators ask other systems: a part of the records would ask something else."""
+    if asking := [node.name for node in plan.nodes if isinstance(node, CallOut)]:
+        raise ConfigurationError(
+            f"Rows of this pipeline cannot be explained yet: {', '.join(asking)} asks another system.",
+            hint="a replay has the recorded answers: deltaworks replay",
+        )
 
 
 def _traced(pipeline: Pipeline, plan: Plan, replay: ReplayPlan, batches: Iterable[TracedBatch], row: _Row) -> Trace:

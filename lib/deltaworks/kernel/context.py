@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deltaworks.errors import (
+    AnswersError,
     ConfigurationError,
     ConflictError,
     IncompatibleCheckpointError,
@@ -40,6 +41,7 @@ NOWHERE = Coordinates("", -1, -1)
 """The coordinates of output that no record has caused."""
 _NO_RECORDS_FAULT = (
     MemoryError,
+    AnswersError,
     ConfigurationError,
     ConflictError,
     StreamsError,
@@ -163,6 +165,12 @@ class TaskContext:
         """The headers that the record in process was read with."""
         headers = self.batches[self.number].headers
         return headers[self.index] if headers else NO_HEADERS
+
+    @property
+    def source_key(self) -> bytes | None:
+        """The key of the record in process, as it was read; None if its bytes are gone."""
+        batch = self.batches[self.number]
+        return batch.keys[self.index] if batch.keys else None
 
     def resume(self, source: Coordinates, timestamp_ms: int, headers: Headers) -> None:
         """A record of an earlier time is in process again; its original bytes are gone."""

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from deltaworks.errors import SerializationError, StreamsError
+from deltaworks.kernel.call_outs import Answers, NobodyAnswers
 from deltaworks.kernel.context import NO_HEADERS, NOWHERE, Process, TaskContext, TaskMetrics, unique
 from deltaworks.kernel.errors import ErrorPolicy, class_name
 from deltaworks.kernel.migration import StoredSchemas
@@ -58,6 +59,7 @@ class Task:
         idle_timeout_ms: int | None = None,
         max_cached_entries: int = 200_000,
         global_stores: Mapping[str, Store] = MappingProxyType({}),
+        answers: Answers | None = None,
     ) -> None:
         """
         Args:
@@ -71,6 +73,7 @@ class Task:
             idle_timeout_ms: After this long without a record, time follows the wall clock; see `idle`. None: never.
             max_cached_entries: The number of committed entries per store that stay in memory as objects.
             global_stores: The stores of the global stages, which the host keeps up to date and its processors read.
+            answers: Gives what other systems say; None: nobody can be asked.
         """
         self._times = TaskTimes(state.reader(TASK_STORE))
         self._schemas = StoredSchemas(stage.stores, state)
@@ -99,6 +102,7 @@ class Task:
             nodes,
             emitted_ms=times.emitted,
             global_stores=global_stores,
+            answers=answers or NobodyAnswers(),
             stage=stage.index,
         )
         self._wiring = _wired(stage, wiring)

@@ -26,6 +26,7 @@ from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import ReplayPlan, ReplayRequest
 from deltaworks.settings import Settings
 from deltaworks.topology.archives import Archives
+from deltaworks.topology.nodes import CallOut
 from deltaworks.topology.plan import Plan
 
 DAY_MS = 86_400_000
@@ -56,6 +57,7 @@ def make_plan(
     checkpoint = _checkpoint(paths, pipeline.name)
     read = batches.topics_read(batches.read(paths.batches))
     first, last, records, ends = _extent(paths, pipeline.name, read)
+    require_answers(plan, request)
     partitions = _partitions(pipeline, plan, checkpoint, ends)
     topics = broker.partition_counts()
     mine = same_topics.read_by(plan, ends)
@@ -163,6 +165,24 @@ def _require_whole(request: ReplayRequest) -> None:
         raise ConfigurationError(
             f"{', '.join(given)}: a hand-over always includes all tables and stores, from the beginning, as recorded.",
             hint=f"leave out {', '.join(given)}, or --hand-over",
+        )
+
+
+def require_answers(plan: Plan, request: ReplayRequest) -> None:
+    """Refuses the order of time: answers of other systems are recorded by batch, and it has other batches.
+
+    Args:
+        plan: of the pipeline.
+        request: what is wanted.
+
+    Raises:
+        ConfigurationError: an operator would need answers in another order.
+    """
+    asking = [node.name for node in plan.nodes if isinstance(node, CallOut) and not node.ask_again]
+    if asking and request.order == "time":
+        raise ConfigurationError(
+            f"{', '.join(asking)}: answers of other systems are recorded in the order of the stream, not by time.",
+            hint="leave out --order time; with ask_again=True, the operator asks anew",
         )
 
 

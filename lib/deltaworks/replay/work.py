@@ -73,7 +73,7 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
             batches_of_plan = (plan.first_batch, plan.last_batch)
             steps = by_time.in_order_of_time(spark, readers, list(recorded), paths.sorted, batches_of_plan)
             clients = by_time.ByTime(paths.sorted, readers)
-        host = _host(pipeline, paths, plan, clients, OnSpark(spark, fault_hook=settings.fault_hook))
+        host = _host(settings, pipeline, paths, plan, clients, OnSpark(spark, fault_hook=settings.fault_hook))
         estimate = _Estimate(plan.records, host.progress.records)
         host.run(steps, lambda progress: report(estimate.line(progress)))
     finally:
@@ -92,7 +92,7 @@ def hand_over(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: 
 def _process_more(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:
     """Like `process`, for a plan that was extended; starts Spark only for many records."""
     history, recorded = _recorded(settings, pipeline, plan)
-    host = _host(pipeline, paths, plan, _readers(settings, pipeline, history), InProcess())
+    host = _host(settings, pipeline, paths, plan, _readers(settings, pipeline, history), InProcess())
     if plan.records - host.progress.records > _IN_PROCESS_RECORDS:
         process(settings, pipeline, paths, plan, report)
     else:
@@ -123,7 +123,12 @@ def _readers(settings: Settings, pipeline: Pipeline, history: History) -> Callab
 
 
 def _host(
-    pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, clients: Callable[[], Reader], executor: Executor
+    settings: Settings,
+    pipeline: Pipeline,
+    paths: ReplayPaths,
+    plan: ReplayPlan,
+    clients: Callable[[], Reader],
+    executor: Executor,
 ) -> ReplayHost:
     return ReplayHost(
         pipeline,
@@ -136,6 +141,7 @@ def _host(
         run_id=plan.run_id,
         clients=clients,
         executor=executor,
+        answers=PipelinePaths.of(settings, pipeline.name).answers,
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from deltaworks import clock
 from deltaworks.clock import Sign
-from deltaworks.control import fence, heartbeat
+from deltaworks.control import call_outs, fence, heartbeat
 from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.intents import Intent
 from deltaworks.control.paths import PipelinePaths
@@ -189,6 +189,7 @@ class Health:
 
     def begin(self, query_id: str) -> None:
         """Takes the query id, once the checkpoint is known."""
+        call_outs.clear(self._paths.call_outs)
         self._beat = msgspec.structs.replace(self._beat, query_id=query_id)
 
     def goes_on_at(self, offsets: Offsets) -> None:
@@ -290,6 +291,7 @@ class Health:
                 restore_seconds=totals.restore_s,
                 skipped_transactions=totals.skipped_transactions,
                 store_requests=dict(totals.requests),
+                call_outs=call_outs.states(self._paths.call_outs),
             )
             self._paths.root.mkdir(parents=True, exist_ok=True)
             with self._admitted():

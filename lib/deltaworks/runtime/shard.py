@@ -7,13 +7,13 @@ the rest (`task_loop` says in which order). If stages send records in a cycle, t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 import msgspec
 
 from deltaworks import clock
-from deltaworks.errors import IntentError, KafkaReadError, KafkaWriteError
+from deltaworks.errors import IntentError, KafkaReadError, KafkaWriteError, StreamsError
 from deltaworks.faults import reach
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import RecordBatch
@@ -166,6 +166,22 @@ def _take_turns(
     between is done again from the same state with the same result, and the transaction markers show what was already
     done. Local stores get the changes when Spark has committed the batch (`recovery`).
     """
+    while True:
+        done = _one_pass(worker, batch, members, inputs, committed, cyclic=cyclic)
+        if done is not None:
+            return done
+
+
+def _one_pass(
+    worker: Worker,
+    batch: BatchHeader,
+    members: Sequence[TaskId],
+    inputs: dict[TaskId, Inputs],
+    committed: CheckpointStates,
+    *,
+    cyclic: bool,
+) -> tuple[_Sent, list[TaskResult]] | None:
+    """See `_take_turns`; None: answers of other systems were missing, or others count, and the next pass has them."""
     runs: dict[TaskId, _TaskRun] = {}
 
     def run_of(task: TaskId) -> _TaskRun:
@@ -174,7 +190,10 @@ def _take_turns(
         return runs[task]
 
     try:
-        sent = take_turns(members, inputs, run_of, cyclic=cyclic)
+        sent = _processed(members, inputs, run_of, runs, cyclic=cyclic)
+        if sent is None or not all(run.record() for run in runs.values()):
+            _end_pass(worker, runs)
+            return None
         worker.check_fence()
         for run in runs.values():
             run.require_same_store()
@@ -187,6 +206,35 @@ def _take_turns(
     for run in runs.values():
         run.keep()
     return sent, [run.result() for run in runs.values()]
+
+
+def _processed(
+    members: Sequence[TaskId],
+    inputs: dict[TaskId, Inputs],
+    run_of: Callable[[TaskId], _TaskRun],
+    runs: dict[TaskId, _TaskRun],
+    *,
+    cyclic: bool,
+) -> _Sent | None:
+    """What members have sent; None if answers are missing: without them, an operator may even have failed."""
+    try:
+        sent = take_turns(members, inputs, run_of, cyclic=cyclic)
+    except StreamsError:
+        if not any(run.is_waiting for run in runs.values()):
+            raise
+        return None
+    return None if any(run.is_waiting for run in runs.values()) else sent
+
+
+def _end_pass(worker: Worker, runs: dict[TaskId, _TaskRun]) -> None:
+    """Drops what a pass has done, then asks what it could not answer."""
+    for task, run in runs.items():
+        worker.task(*task).collector.abort()
+        run.give_up()
+    asking = [answers for task in runs if (answers := worker.task(*task).answers) is not None and answers.is_waiting]
+    found = iter(worker.asker.ask([each for answers in asking for each in answers.open], worker.check_fence))
+    for answers in asking:
+        answers.take([next(found) for _ in answers.open])
 
 
 class _TaskRun:
@@ -202,6 +250,8 @@ class _TaskRun:
         self._kernel = worker.kernel(hosted, *task, self._header.version, batch.clock_ms)
         hosted.kernel = hosted.version = None  # not trusted again unless this batch ends well
         hosted.collector.begin(batch.id, batch.intent, batch.known)
+        if hosted.answers is not None:
+            hosted.answers.begin(batch.id, batch.intent)
         self._ranges: list[Range] = []
         self._changes: list[Changes] = []
         self._sizes: list[ReadSize] = []
@@ -226,6 +276,20 @@ class _TaskRun:
             self._hosted.overlay.apply(changes)
         reach("task.flushed")
         return list(self._hosted.collector.take_exchanges())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it lacks answers of other systems."""
+        return self._hosted.answers is not None and self._hosted.answers.is_waiting
+
+    def record(self) -> bool:
+        """Makes the answers of other systems durable; False: others count, so the batch has to run again."""
+        return self._hosted.answers is None or self._hosted.answers.record()
+
+    def give_up(self) -> None:
+        """Closes users' processors, as the task is built anew."""
+        with suppress(Exception):
+            self._kernel.close()
 
     def require_same_store(self) -> None:
         """Raises `StateError` if another process has written the local store while it was read."""

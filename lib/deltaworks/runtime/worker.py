@@ -23,13 +23,14 @@ import msgspec
 
 from deltaworks import faults
 from deltaworks.config import Kafka
-from deltaworks.control import fence
+from deltaworks.control import call_outs, fence
 from deltaworks.control.served import Place
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import StateError
 from deltaworks.kafka import control_topic
 from deltaworks.kafka.limits import TopicLimits
 from deltaworks.kafka.transactional import TRANSACTION_TIMEOUT_MS, TransactionalSink, application
+from deltaworks.kernel.call_outs import Answers
 from deltaworks.kernel.records import Collector
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateBackend
@@ -37,6 +38,9 @@ from deltaworks.kernel.task import GARBAGE_THRESHOLDS, Task
 from deltaworks.lakehouse import page_index
 from deltaworks.object_path import place_below
 from deltaworks.runtime import messages
+from deltaworks.runtime.call_outs.answers import LiveAnswers
+from deltaworks.runtime.call_outs.asking import Asker
+from deltaworks.runtime.call_outs.books import Books
 from deltaworks.runtime.collector import TaskCollector
 from deltaworks.runtime.consumer import RangeReader
 from deltaworks.runtime.global_tables import GlobalTables, Reader, global_path
@@ -63,6 +67,7 @@ from deltaworks.runtime.state.store_process import StoreServing
 from deltaworks.runtime.state.store_requests import GLOBAL
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.topology.archives import Archives
+from deltaworks.topology.nodes import CallOut
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.sinks import SinkTask
 
@@ -105,6 +110,10 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How the server beside the stores of an executor is started; None: there is none."""
     is_state_here: bool = True
     """The stream's state is on this machine, so nobody has gone on with it elsewhere."""
+    call_outs: Path | None = None
+    """Folder of this machine in which tasks note which systems count as down; None: nobody looks."""
+    answers: Path | None = None
+    """Folder of the recorded answers of other systems; None: its tasks ask nobody."""
     fault_hook: str | None = None
     """`module:function`, called once per process (tests only)."""
 
@@ -132,6 +141,8 @@ class HostedTask:
     collector: TaskCollector
     overlay: Overlay | None
     """Its changes in the turns of a batch, for tasks that take several turns."""
+    answers: LiveAnswers | None = None
+    """Of other systems, if it asks any."""
     kernel: Task | None = None
     """Its object caches are valid for the state `version`."""
     version: StateVersion | None = None
@@ -371,6 +382,7 @@ class Worker:
             exchange_partitions=self.config.exchange_partitions,
             global_stores=self._global_stores,
             wall_clock_ms=wall_clock_ms,
+            answers=hosted.answers,
         )
 
     def check_fence(self) -> None:
@@ -386,6 +398,7 @@ class Worker:
         self._tasks.clear()
         if self.globals is not None:
             self.globals.close()
+        self.asker.close()
 
     def reader(self, hosted: HostedTask) -> Reader:
         if hosted.reader is None:
@@ -411,7 +424,22 @@ class Worker:
             partial(self.clients.sink, stage, task),
             AuthorSinks(sinks_of(self.plan.stages[stage]), partial(self._sink_task, task)),
         )
-        return HostedTask(local, collector, Overlay(local) if stage in self._cyclic else None)
+        overlay = Overlay(local) if stage in self._cyclic else None
+        return HostedTask(local, collector, overlay, self._answers((stage, task)))
+
+    def _answers(self, task: TaskId) -> LiveAnswers | None:
+        folder = self.config.answers
+        if folder is None or not any(isinstance(node, CallOut) for node in self.plan.stages[task[0]].nodes):
+            return None
+        return LiveAnswers(Books(folder), task, self.asker, self.check_fence)
+
+    @cached_property
+    def asker(self) -> Asker:
+        """Asks other systems for all tasks."""
+        folder = self.config.call_outs
+        if folder is None:
+            return Asker()
+        return Asker(changed=lambda name, breaker: call_outs.note(folder, name, breaker.state))
 
     def _sink_task(self, task: int, sink: str) -> SinkTask:
         return SinkTask(
@@ -442,6 +470,7 @@ def new_kernel(
     exchange_partitions: Mapping[str, int],
     global_stores: Mapping[str, Store],
     wall_clock_ms: int,
+    answers: Answers | None = None,
 ) -> Task:
     """A task over its committed state, with the options of its pipeline.
 
@@ -454,6 +483,7 @@ def new_kernel(
         exchange_partitions: exchange -> number of tasks that it spreads its keys over.
         global_stores: those that it may read.
         wall_clock_ms: the time of the micro-batch that comes next.
+        answers: gives what other systems say; None: nobody can be asked.
     """
     stage, number = task
     return Task(
@@ -466,6 +496,7 @@ def new_kernel(
         wall_clock_ms=wall_clock_ms,
         idle_timeout_ms=None if (timeout := pipeline.idle_timeout) is None else timeout // _MILLISECOND,
         global_stores=global_stores,
+        answers=answers,
     )
 
 

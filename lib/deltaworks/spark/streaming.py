@@ -379,6 +379,8 @@ class StreamDriver:
             is_read=is_read,
             serving=serving,
             is_state_here=is_state_here,
+            answers=self._paths.answers,
+            call_outs=None if self._elsewhere else self._paths.call_outs,
             fault_hook=self._settings.fault_hook,
         )
         frame = spark.readStream.format("kafka_ranges").options(**offsets_option(source)).load()

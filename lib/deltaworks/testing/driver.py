@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,6 +15,7 @@ from deltaworks.dsl.point import Typed
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.records import Coordinates, DeadLetter, RecordBatch
 from deltaworks.kernel.task import Task, TaskMetrics
+from deltaworks.testing.call_outs import Fake, fakes_for
 from deltaworks.testing.capture import Capture, Topics
 from deltaworks.testing.clocks import EPOCH, instant_at, instant_ms
 from deltaworks.testing.memory_tables import TablesInMemory
@@ -115,6 +116,7 @@ class TopologyTestDriver(Hinted):
         max_task_idle: timedelta | None = None,
         expired_stay_cached: bool = False,
         one_task: bool = False,
+        call_outs: Mapping[str, Fake] | None = None,
     ) -> None:
         """
         Args:
@@ -131,6 +133,9 @@ class TopologyTestDriver(Hinted):
                 those of Kafka Streams do until the cache is full. On our hosts, expired entries are gone.
             one_task: Users' processors see the stream time of all stages together, as in Kafka Streams' test driver,
                 which runs them in one task. On our hosts, and on Kafka Streams' own, each stage has its own.
+            call_outs: Name of a `map_async`, `map_values_async` or `enrich_from` -> what answers in the place of the
+                other system: a plain or `async` function with the same arguments. The driver asks no network, so an
+                operator without one cannot take a record.
         """
         if not isinstance(topology, Pipeline | Plan):
             raise TypeError(_no_plan(topology))
@@ -154,10 +159,11 @@ class TopologyTestDriver(Hinted):
         self._global_stages = [
             StageUnderTest(stage, self._capture, errors, wall_clock_ms) for stage in plan.global_stages
         ]
+        answers = fakes_for(plan, call_outs)
         global_stores = {name: store for stage in self._global_stages for name, store in stage.task.stores.items()}
         self._stages = [
             StageUnderTest(
-                stage, self._capture, errors, wall_clock_ms, idle_timeout_ms, global_stores, max_task_idle_ms
+                stage, self._capture, errors, wall_clock_ms, idle_timeout_ms, global_stores, max_task_idle_ms, answers
             )
             for stage in stages
         ]

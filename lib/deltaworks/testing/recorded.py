@@ -23,6 +23,7 @@ from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.runtime.task_loop import Inputs, Sent, TaskId, process, rounds, take_turns
+from deltaworks.testing.call_outs import Fake, fakes_for
 from deltaworks.testing.memory_tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
@@ -104,6 +105,7 @@ def run_recorded(
     max_cached_entries: int = 200_000,
     idle_timeout: timedelta | None = None,
     sink_partitions: Mapping[str, int] = MappingProxyType({}),
+    call_outs: Mapping[str, Fake] | None = None,
 ) -> Recording:
     """Runs micro-batches through every stage of a plan.
 
@@ -121,6 +123,7 @@ def run_recorded(
         max_cached_entries: As in `Task`.
         idle_timeout: As in `Pipeline`; it requires ticks.
         sink_partitions: Partitions of output topics, for the topology's partitioners; other topics have 1.
+        call_outs: As in `TopologyTestDriver`.
 
     Raises:
         StreamsError: A record failed and the policy says `fail`.
@@ -130,6 +133,7 @@ def run_recorded(
         errors=errors or ErrorPolicy(),
         max_cached_entries=max_cached_entries,
         idle_timeout_ms=None if idle_timeout is None else idle_timeout // timedelta(milliseconds=1),
+        answers=fakes_for(plan, call_outs),
     )
     host = _Host(plan, topic_partitions, build, sink_partitions, idle_timeout=idle_timeout is not None)
     for batch_id, batch in enumerate(batches, start=first_batch_id):

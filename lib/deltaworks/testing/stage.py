@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from deltaworks.kernel.call_outs import Answers
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.idling import Idling
 from deltaworks.kernel.records import RecordBatch
@@ -28,6 +29,7 @@ class StageUnderTest:
         idle_timeout_ms: int | None = None,
         global_stores: Mapping[str, Store] = MappingProxyType({}),
         max_task_idle_ms: int | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self._state = MemoryState()
         self._idling = Idling(max_task_idle_ms)
@@ -41,6 +43,7 @@ class StageUnderTest:
             wall_clock_ms=wall_clock_ms,
             idle_timeout_ms=idle_timeout_ms,
             global_stores=global_stores,
+            answers=answers,
         )
         self.sources = stage.sources
         self.positions = dict.fromkeys((*stage.topics, *stage.exchanges_in), 0)

@@ -22,6 +22,7 @@ from typing import assert_never
 from deltaworks.topology.nodes import (
     AnyNode,
     Branch,
+    CallOut,
     CogroupMerge,
     CustomSink,
     DeltaSink,
@@ -199,8 +200,8 @@ def _after(node: AnyNode, before: _Memory) -> _Memory:
             raise NeedsAllHistory(f"{node.name} gives records its own times, by which Kafka cannot find them")
         case (
             Source() | Filter() | Map() | MapValues() | FlatMap() | FlatMapValues() | SelectKey() | Peek() | Merge()
-            | Branch() | Passthrough() | GlobalTableJoin() | TableFilter() | TableMapValues() | TableToStream()
-            | CogroupMerge() | TableJoinMerge() | DeltaSink() | TopicSink() | ExtractedTopicSink()
+            | Branch() | Passthrough() | CallOut() | GlobalTableJoin() | TableFilter() | TableMapValues()
+            | TableToStream() | CogroupMerge() | TableJoinMerge() | DeltaSink() | TopicSink() | ExtractedTopicSink()
             | CustomSink()
         ):  # fmt: skip
             return before

@@ -13,6 +13,7 @@ import msgspec
 from deltaworks.topology.nodes import (
     AnyNode,
     Branch,
+    CallOut,
     CustomSink,
     DeltaSink,
     ExchangeSink,
@@ -156,7 +157,10 @@ def _not_one_by_one(node: AnyNode, nodes: Mapping[str, AnyNode]) -> str | None:
     comes again, as for any record at that place.
     """
     match node:
-        case Source() | Filter() | Map() | MapValues() | SelectKey() | Peek() | Merge() | Branch() | Passthrough():
+        case (
+            Source() | Filter() | Map() | MapValues() | SelectKey() | Peek() | Merge() | Branch() | Passthrough()
+            | CallOut()
+        ):  # fmt: skip
             return None
         case StreamTableJoin(buffer=None) if _has_a_transformer(node.table, nodes):
             return "reads rows that a transformer makes, which may remember how often it was asked"
@@ -180,7 +184,7 @@ def _has_a_transformer(table: str, nodes: Mapping[str, AnyNode]) -> bool:
 def _may_have_begun(node: AnyNode) -> str | None:
     """Why an operator that failed may have done a part of its work; None: it has done nothing."""
     match node:
-        case Source() | Filter() | Map() | MapValues() | SelectKey() | Peek() | Branch():
+        case Source() | Filter() | Map() | MapValues() | SelectKey() | Peek() | Branch() | CallOut():
             return None
         case StreamAggregate() | GlobalTableJoin() | TopicSink() | ExtractedTopicSink() | CustomSink() | ExchangeSink():
             return None

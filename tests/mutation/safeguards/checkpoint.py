@@ -9,9 +9,24 @@ from tests.mutation.mutation import Hole, Mutation, Patch, nothing
 _RECOVERY = "tests/unit/spark/test_checkpoint_recovery.py"
 _TORN = f"{_RECOVERY}::test_what_is_torn_is_moved_away_and_the_batches_after_what_is_whole_run_again"
 _INTENTS = "tests/unit/control/test_intents.py"
+_CALL_OUTS = "tests/hosts/test_call_outs.py"
 _CODE = "tests/unit/control/test_code.py"
 _SET_ASIDE = "tests/unit/kernel/test_set_aside.py"
 _OPENING = "tests/unit/control/test_opening.py"
+
+
+def _answers_not_recorded(patch: Patch) -> None:
+    from collections.abc import Mapping
+
+    from deltaworks.kernel.call_outs import Answer, Place
+    from deltaworks.runtime.call_outs.books import Books
+
+    def record(
+        self: Books, batch: int, stage: int, task: int, intent: str, answers: Mapping[Place, Answer]
+    ) -> Mapping[Place, Answer]:
+        return answers
+
+    patch(Books, "record", record)
 
 
 def _outputs_not_compared(patch: Patch) -> None:
@@ -187,6 +202,11 @@ MUTATIONS: dict[str, Mutation] = {
         Hole.LATE_OR_OTHER_CODE,
         _intent_replaced_unseen,
         (f"{_INTENTS}::test_it_is_replaced_only_while_it_is_the_one_that_is_known",),
+    ),
+    "answers of other systems not recorded": Mutation(
+        Hole.ANSWERS,
+        _answers_not_recorded,
+        (f"{_CALL_OUTS}::test_topics_and_tables_have_the_same_answers_whatever_fails[0]",),
     ),
     "archive of the code not verified": Mutation(
         Hole.LATE_OR_OTHER_CODE,

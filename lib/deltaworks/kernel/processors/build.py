@@ -7,6 +7,7 @@ from typing import assert_never
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors import (
     aggregates,
+    call_outs,
     foreign_keys,
     grouped_table,
     joins,
@@ -28,6 +29,7 @@ from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.topology.nodes import (
     AnyNode,
     Branch,
+    CallOut,
     CogroupMerge,
     CustomSink,
     DeltaSink,
@@ -98,6 +100,8 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
             return stateless.peeking(node, wiring)
         case Branch():
             return stateless.branching(node, wiring)
+        case CallOut():
+            return call_outs.calling_out(node, wiring)
         case ExchangeSink():
             return repartition.exchange_sink(node, wiring)
         case TableFilter() | TableMapValues():

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from deltaworks.kernel.call_outs import Answers, NobodyAnswers
 from deltaworks.kernel.context import Process, TaskContext
 from deltaworks.kernel.processors.raw_records import RawRecords
 from deltaworks.kernel.processors.window_clock import EmitClock, FinalClock, WindowClock
@@ -41,6 +42,8 @@ class Wiring:
     """Stores of global tables and global stores; other tasks fill them."""
     emitted_ms: Callable[[str], tuple[int, int]] = lambda clock: (NEVER, NEVER)
     """Reads the times of an `EmitClock` that the task remembers."""
+    answers: Answers = field(default_factory=NobodyAnswers)
+    """What other systems say."""
     stage: int = 0
     """Number of the stage."""
     punctuation: Punctuation = field(default_factory=Punctuation)

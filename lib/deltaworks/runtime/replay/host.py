@@ -95,6 +95,7 @@ class ReplayHost:
         max_records: int = 250_000,
         local: Path | None = None,
         sink_limits: Mapping[str, int] | None = None,
+        answers: Path | None = None,
     ) -> None:
         """
         Args:
@@ -110,6 +111,7 @@ class ReplayHost:
             local: folder of this machine for the stores of a run that is shared; None: it is not.
             sink_limits: the largest record of each topic; a topic that is not named does not exist. None: every topic
                 exists, with the limit of a stock broker.
+            answers: folder of the recorded answers of other systems; None: there are none.
         """
         self._work = Work(
             pipeline=pipeline,
@@ -121,6 +123,7 @@ class ReplayHost:
             clients=clients,
             sink_limits=None if sink_limits is None else dict(sink_limits),
             local=local,
+            answers=answers,
         )
         self._plan = pipeline.plan()
         self._executor = executor

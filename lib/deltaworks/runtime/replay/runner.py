@@ -19,6 +19,8 @@ from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.runtime.call_outs.answers import ReplayedAnswers
+from deltaworks.runtime.call_outs.asking import Asker
 from deltaworks.runtime.collector import TaskCollector
 from deltaworks.runtime.global_tables import GlobalTables
 from deltaworks.runtime.replay.exchanges import ExchangeReader, ExchangeWriter
@@ -62,9 +64,11 @@ class ChunkRunner:
         """Runs the chunk; returns its result and what each member of a cycle has changed in its stores."""
         paths = self.work.paths
         with ExchangeWriter(paths.exchanges(chunk.commit_id), chunk.name) as exchanges, ExitStack() as opened:
+            asker = Asker()
+            opened.callback(asker.close)
             tables = self._global_tables(chunk, opened)
             members = {
-                task: self._member(chunk, place, transaction, opened)
+                task: self._member(chunk, place, transaction, asker, opened)
                 for place, (task, transaction) in enumerate(zip(chunk.members, transactions, strict=True))
             }
             position = b""
@@ -114,7 +118,9 @@ class ChunkRunner:
             return tables
         return opened.enter_context(closing(Layers(tables, work.pipeline, work.clients)))
 
-    def _member(self, chunk: TaskChunk, place: int, transaction: LocalTransaction, opened: ExitStack) -> _Member:
+    def _member(
+        self, chunk: TaskChunk, place: int, transaction: LocalTransaction, asker: Asker, opened: ExitStack
+    ) -> _Member:
         work, plan, task = self.work, self._plan, chunk.members[place]
         sink = CountingSink(work.sink_partitions, work.sink_limits)
         sinks = AuthorSinks(sinks_of(plan.stages[task[0]], replay=True), partial(self._sink_task, task[1]))
@@ -126,12 +132,14 @@ class ChunkRunner:
         if ranges:
             reader = opened.enter_context(closing(work.clients()))
             records = opened.enter_context(closing(read_steps(reader, ranges)))
+        answers = ReplayedAnswers(work.answers, task, asker)
         kernel = partial(
-            new_kernel, work.pipeline, plan, task, transaction, collector, exchange_partitions=work.exchange_partitions
-        )
+            new_kernel, work.pipeline, plan, task, transaction, collector, answers=answers,
+            exchange_partitions=work.exchange_partitions,
+        )  # fmt: skip
         exchanges = ExchangeReader(file for to, file in chunk.exchanges if to == place)
         keep_changes = self._keeping.keeps_changes(chunk)
-        return _Member(kernel, transaction, collector, sink, records, exchanges, keep_changes=keep_changes)
+        return _Member(kernel, transaction, collector, sink, records, exchanges, answers, keep_changes=keep_changes)
 
 
 class _Member:
@@ -145,6 +153,7 @@ class _Member:
         sink: CountingSink,
         records: Iterator[Iterable[list[RecordBatch]]],
         exchanges: ExchangeReader,
+        answers: ReplayedAnswers,
         *,
         keep_changes: bool,
     ) -> None:
@@ -156,11 +165,12 @@ class _Member:
             sink: of the collector.
             records: for each step in which it reads topics.
             exchanges: what others have sent to it.
+            answers: of other systems.
             keep_changes: they are asked for at the end.
         """
         self._new, self._transaction, self._collector, self._keep_changes = new, transaction, collector, keep_changes
         self.changes: list[dict[str, StoreChanges]] = []
-        self._records, self._exchanges = records, exchanges
+        self._records, self._exchanges, self._answers = records, exchanges, answers
         self._kernel: Task | None = None
         self._globals: Mapping[str, Store] = {}
         self._step: ChunkStep | None = None
@@ -172,6 +182,7 @@ class _Member:
         """Begins a micro-batch."""
         self._step, self._globals = step, globals_
         self._collector.step(step.batch)
+        self._answers.begin(step.batch)
 
     def turn(self, inputs: Inputs, *, last: bool) -> Sent:
         """See `turns.Member`; what it changes can be read in its next turn."""

@@ -89,6 +89,9 @@ class Work:
     local: Path | None = None
     """The folder of this machine for stores; None: the root, or whoever runs the task chunks says where (`at`)."""
 
+    answers: Path | None = None
+    """Folder of the recorded answers of other systems; None: there are none."""
+
     @property
     def paths(self) -> RunPaths:
         assert self.local is not None or not isinstance(self.root, ObjectPath), "nobody has said where stores are"

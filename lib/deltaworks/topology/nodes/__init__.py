@@ -11,6 +11,7 @@ from deltaworks.topology.nodes.aggregates import (
     StreamAggregate,
     WindowAggregate,
 )
+from deltaworks.topology.nodes.call_outs import CallOut
 from deltaworks.topology.nodes.foreign_keys import (
     ForeignKeyAnswer,
     ForeignKeyRegister,
@@ -59,6 +60,7 @@ AnyNode = (
     | Merge
     | Branch
     | Passthrough
+    | CallOut
     | ExchangeSink
     | TableFilter
     | TableMapValues
@@ -95,6 +97,7 @@ AnyNode = (
 __all__ = [
     "AnyNode",
     "Branch",
+    "CallOut",
     "CogroupMerge",
     "CustomSink",
     "DeltaSink",
