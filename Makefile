@@ -18,6 +18,10 @@ help: ## List the targets
 demo: .venv/.complete ## Deploy the orders pipeline through Airflow on real components and check every result
 	@$(BIN)/deltaworks demo
 
+.PHONY: demo-cdc
+demo-cdc: .venv/.complete ## Two databases, Kafka Connect, a pipeline, Delta tables and a search index: changes flow, and all is compared
+	@$(BIN)/python -m tests.system.cdc.demo
+
 .PHONY: down
 down: .venv/.complete ## Stop all that was started and delete its data, after a question in a terminal (`.venv/bin/deltaworks down` keeps the data)
 	@$(BIN)/deltaworks down --delete-data
@@ -61,6 +65,14 @@ check-cluster: .venv/.complete ## All jobs on a Spark cluster with everything on
 .PHONY: check-formats
 check-formats: .venv/.complete ## Avro and JSON in, Protobuf out: a schema registry and a stream under SIGKILLs while types change, a replay without the registry, safeguards taken away; fourteen minutes
 	$(BIN)/python -u -m tests.system.formats
+
+.PHONY: check-connect
+check-connect: .venv/.complete ## Databases, Kafka Connect, a pipeline, tables and a search index compared at least 20 times while everything is killed; fourteen minutes
+	$(BIN)/python -u -m tests.system.cdc
+
+.PHONY: check-connect-full
+check-connect-full: .venv/.complete ## The same for an hour
+	$(BIN)/python -u -m tests.system.cdc --minutes 60
 
 .PHONY: check-queries
 check-queries: .venv/.complete ## Stores of a stream asked over HTTP all the time while everything is killed, each answer compared; safeguards taken away; fourteen minutes

@@ -1,0 +1,164 @@
+"""`make check-connect`: databases, Connect, pipeline, tables and index, while everything is killed.
+
+Two workers of Kafka Connect read PostgreSQL and MariaDB, exactly once. Random transactions change both databases, and
+after each SIGKILL more of them. Then a mark is written, and when it has arrived, tables and index have to equal the
+join of the databases. At the end, each change is in the topics once.
+
+`python -m tests.system.cdc --minutes 60` goes on for an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import psycopg
+import pymysql
+
+from deltaworks import processes
+from deltaworks.control import actions
+from deltaworks.pytest_plugin.live import own_settings
+from deltaworks.settings import Settings
+from deltaworks.stack.lifecycle import down, up
+from deltaworks.stack.ports import free_ports
+from tests.support.live_stack import await_restart, free_pair, kill_component, reachable, read_all
+from tests.support.polling import until
+from tests.system.cdc.databases import Shop
+from tests.system.cdc.demo import COMPONENTS, JOB, apply_connectors, await_equal, deploy, settings_of
+from tests.system.cdc.results import make_index
+
+_VICTIMS = ("connect", "connect-2", "source-postgres", "source-mariadb", "kafka", "opensearch", "driver")
+_KILLS_OF_EACH, _COMPARISONS = 3, 20
+_ORDERS, _CHANGES = 500, 40
+_AWAY_S = 90.0
+_LOST = (psycopg.OperationalError, psycopg.InterfaceError, pymysql.err.OperationalError, pymysql.err.InterfaceError)
+
+
+@contextmanager
+def stack(folder: Path) -> Iterator[tuple[Settings, str]]:
+    """Everything but Airflow, in a home of its own; its settings, and where the search is."""
+    postgres, mariadb = free_ports(2)
+    own = replace(
+        own_settings(reachable(folder) / "home"),
+        connect_port=free_pair(),
+        connect_plugins=("debezium-postgres", "debezium-mariadb"),
+        source_postgres_port=postgres,
+        source_mariadb_port=mariadb,
+        opensearch_port=free_pair(),
+    )
+    os.environ.update(own.environment())
+    settings = settings_of()
+    begun = up(settings, print, only=(*COMPONENTS, "connect-2"), tethered=True)
+    try:
+        assert begun.opensearch is not None
+        yield settings_of(), begun.opensearch
+    finally:
+        with suppress(Exception):
+            actions.stop(settings_of(), JOB, requested_by="check-connect")
+        down(settings)
+
+
+def kill(settings: Settings, victim: str) -> None:
+    """SIGKILL; somebody else brings it back."""
+    if victim != "driver":
+        killed = kill_component(settings, victim)
+        await_restart(settings, victim, killed, timeout_s=_AWAY_S)
+        return
+    entry = processes.find(settings.run, JOB)
+    assert entry is not None
+    psutil.Process(entry.pid).kill()
+    until(lambda: (now := processes.find(settings.run, JOB)) is not None and now.pid != entry.pid, timeout_s=_AWAY_S)
+
+
+def change(shop: Shop, count: int) -> None:
+    """Some transactions; one that meets a database that is away is looked up and followed by another."""
+    for _ in range(count):
+        end = time.monotonic() + _AWAY_S
+        while True:
+            try:
+                shop.change()
+                break
+            except _LOST:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.5)
+                with suppress(*_LOST):
+                    shop.load()
+        time.sleep(0.02)
+
+
+def twice(settings: Settings) -> list[str]:
+    """Changes of PostgreSQL that are in the topics more than once, by position in its log, key and kind."""
+    found = Counter[tuple[str, int, int, bytes, str]]()
+    for topic in ("cdc.orders", "cdc.order_lines"):
+        for message in read_all(settings.cluster, topic):
+            if message.value() is not None:
+                told = json.loads(message.value() or b"")
+                source = told["source"]
+                place = (topic, source["lsn"], source["txId"], message.key() or b"", told["op"])
+                found[place] += told["op"] != "r"  # a snapshot begins again, until it is whole
+    assert found.total() > _ORDERS
+    return [str(place) for place, count in found.items() if count > 1]
+
+
+def main() -> int:
+    """The check."""
+    parser = argparse.ArgumentParser(prog="make check-connect")
+    parser.add_argument("--minutes", type=float, default=0.0, help="go on for as long; 0: until each was killed enough")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    rng, begun = random.Random(given.seed), time.monotonic()
+    kills, wrong, compared = Counter[str](), list[str](), 0
+    with tempfile.TemporaryDirectory(prefix="deltaworks-cdc-") as folder, stack(Path(folder)) as (settings, url):
+        shop = Shop(settings, rng)
+        shop.make(_ORDERS // 10, _ORDERS)
+        make_index(url)
+        apply_connectors(settings, print)
+        deploy(settings, print)
+        while not wrong:
+            enough = compared >= _COMPARISONS and all(kills[each] >= _KILLS_OF_EACH for each in _VICTIMS)
+            if enough and time.monotonic() - begun > given.minutes * 60:
+                break
+            fewest = min(kills[each] for each in _VICTIMS)
+            victim = rng.choice([each for each in _VICTIMS if kills[each] == fewest])
+            change(shop, _CHANGES)
+            if compared % 7 == 3:
+                shop.add_columns()
+            kill(settings, victim)
+            kills[victim] += 1
+            change(shop, _CHANGES)
+            compared += 1
+            at = time.monotonic()
+            found = await_equal(settings, url, shop, compared, lambda line: None)
+            wrong += [f"{each.name}: {line}" for each in found for line in each.different[:3]]
+            print(
+                f"{time.monotonic() - begun:5.0f} s  {compared:3}: after SIGKILL of {victim}, "
+                f"{found[0].expected:,} orders {'DIFFER' if wrong else 'equal'} after {time.monotonic() - at:.1f} s",
+                flush=True,
+            )
+        wrong += [f"more than once: {each}" for each in twice(settings)[:5]]
+    kinds = ", ".join(f"{kind} {count}" for kind, count in kills.items())
+    transactions = ", ".join(f"{kind} {count}" for kind, count in shop.done.most_common())
+    print(f"\n{shop.done.total():,} changes: {transactions}")
+    for line in wrong:
+        print(line)
+    print(
+        f"{'NOT EXACT' if wrong else 'EXACT'}: {compared} comparisons, {kills.total()} SIGKILLs ({kinds}) in "
+        f"{time.monotonic() - begun:.0f} s"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
