@@ -81,7 +81,7 @@ class Settings:
     mariadb_bin: Path | None = None
     """Preferred folder with `mariadbd` and `mariadb-install-db`; DELTAWORKS_MARIADB_BIN, else the system's, else
     Debian's packages."""
-    opensearch_port: int = 19200
+    opensearch_port: int = 19210
     """Port of the stack's OpenSearch; DELTAWORKS_OPENSEARCH_PORT. It takes the next one for itself."""
     spark_port: int = 7077
     """Port of the master of the stack's Spark cluster; DELTAWORKS_SPARK_PORT. Its page and the workers take the next

@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from deltaworks import Asking, Breaker, Http, KStream, Pipeline, StreamsBuilder, TimeWindows, Topic, exits
 from deltaworks.errors import DeltaworksError
@@ -59,7 +60,7 @@ def _sunk_counts(builder: StreamsBuilder) -> None:
     updates = counts.to_stream().map_values(str, value=str)
     updates.sink(FolderSink(os.environ[SINK_FOLDER]), name="files")
     updates.sink(PostgresSink(os.environ[SINK_CONNINFO]), name="database")
-    database = {"url": {"env": SINK_URL}, "username": "deltaworks", "password": {"env": SINK_PASSWORD}}
+    database: dict[str, Any] = {"url": {"env": SINK_URL}, "username": "deltaworks", "password": {"env": SINK_PASSWORD}}
     updates.to_jdbc("sunk_updates", **database, mode="append", create_table=True)
     counts.to_jdbc("sunk_counts", **database, create_table=True)
     counts.to_search("sunk-counts", url={"env": SINK_SEARCH})
