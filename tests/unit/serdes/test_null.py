@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 import deltaworks
@@ -13,6 +14,9 @@ from deltaworks import (
     Boolean,
     Bytes,
     ConnectDecimal,
+    Debezium,
+    DebeziumChanges,
+    DebeziumKey,
     DecimalText,
     Double,
     Float,
@@ -35,6 +39,12 @@ from deltaworks import (
 from deltaworks.serdes.base import is_serde
 
 
+class Row(msgspec.Struct):
+    """A row of a database."""
+
+    x: int
+
+
 class Point(NamedTuple):
     """A message."""
 
@@ -45,6 +55,7 @@ SERDES: list[Any] = [
     *(Boolean(), Bytes(), ConnectDecimal(2), DecimalText(), Double(), Float(), Integer(), Json(int)),
     *(ListOf(Long()), ListOf(String()), Long(), SessionWindowed(String()), Short(), String(), Timestamp()),
     *(TimeWindowed(String(), timedelta(milliseconds=5)), Uuid(), Void()),
+    *(Debezium(Row), DebeziumChanges(Row), DebeziumKey(int, field="x")),
     *(Avro(int), JsonSchema(int), Protobuf(Point, 'syntax = "proto3"; message Point { int32 x = 1; }')),
 ]
 
