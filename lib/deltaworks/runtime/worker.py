@@ -22,6 +22,7 @@ from typing import Protocol
 import msgspec
 
 from deltaworks import faults
+from deltaworks.breaker import CircuitBreaker
 from deltaworks.config import Kafka
 from deltaworks.control import call_outs, fence
 from deltaworks.control.served import Place
@@ -436,10 +437,14 @@ class Worker:
     @cached_property
     def asker(self) -> Asker:
         """Asks other systems for all tasks."""
-        folder = self.config.call_outs
-        if folder is None:
-            return Asker()
-        return Asker(changed=lambda name, breaker: call_outs.note(folder, name, breaker.state))
+        return Asker(changed=self._breaker_changed)
+
+    def _breaker_changed(self, name: str, breaker: CircuitBreaker) -> None:
+        state = breaker.state
+        _log.warning("the system that '%s' asks: its breaker is %s", name, state)
+        if self.config.call_outs is not None:
+            with suppress(OSError):  # only the heartbeat lacks it
+                call_outs.note(self.config.call_outs, name, state)
 
     def _sink_task(self, task: int, sink: str) -> SinkTask:
         return SinkTask(
