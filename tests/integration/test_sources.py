@@ -8,13 +8,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 
+from deltaworks import Debezium, DebeziumKey, StreamsBuilder
 from deltaworks.connect import planning, project, states
 from deltaworks.connect.api import ConnectApi
 from deltaworks.kafka.admin import partition_counts
@@ -23,6 +26,7 @@ from deltaworks.settings import Settings
 from deltaworks.stack import postgres_server, source_mariadb, source_postgres
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
 from deltaworks.stack.ports import free_ports, is_free
+from deltaworks.testing import TopologyTestDriver
 from tests.support import polling
 from tests.support.live_stack import await_restart, free_pair, kill_component, listening, reachable, read_all
 
@@ -202,6 +206,24 @@ def _change(message: Any) -> tuple[int, dict[str, Any] | None]:
     return key, {"op": row.pop("__op"), **row}
 
 
+class Order(msgspec.Struct):
+    item: str
+    amount: Decimal | None
+    note: str | None = None
+
+
+def as_table(settings: Settings, topic: str) -> dict[int, tuple[Any, ...]]:
+    """What a pipeline makes of a topic: number, item, amount and note of each row."""
+    builder = StreamsBuilder()
+    builder.table(topic, key=DebeziumKey(int, field="id"), value=Debezium(Order), store="orders")
+    driver = TopologyTestDriver(builder.build())
+    records = driver.create_input_topic(topic)
+    for message in read_all(settings.cluster, topic):
+        records.pipe_raw(message.key(), message.value())
+    rows = driver.key_value_store("orders", key=DebeziumKey(int, field="id"), value=Order).all()
+    return {key: (key, row.item, row.amount, row.note) for key, row in rows}
+
+
 def test_changes_of_postgres_arrive_each_once_also_after_it_was_killed() -> None:
     with own_home("debezium-postgres") as settings:
         up(settings, only=["connect"], tethered=True)  # before its database, whose password it knows all the same
@@ -220,6 +242,9 @@ def test_changes_of_postgres_arrive_each_once_also_after_it_was_killed() -> None
         until(lambda: len(changes(settings, "cdc.orders")) > len(EXPECTED))
         fifth = (5, {"op": "c", "item": "hop", "amount": "2.00", "note": None})
         assert changes(settings, "cdc.orders") == [*EXPECTED, fifth]
+        with closing(log_in(settings, "app")) as connection:
+            rows = connection.execute("SELECT id, item, amount, note FROM orders").fetchall()
+        assert as_table(settings, "cdc.orders") == {row[0]: row for row in rows}
 
         words = postgres_server.passwords(source_postgres.server(settings))
         logs = [log_of(settings, name).read_text() for name in ("connect", "source-postgres", "runner")]
@@ -279,6 +304,8 @@ def test_changes_of_mariadb_arrive_each_once_also_after_it_was_killed() -> None:
         until(lambda: len(changes(settings, "mariadb.orders")) > len(EXPECTED))
         fifth = (5, {"op": "c", "item": "hop", "amount": "2.00", "note": None})
         assert changes(settings, "mariadb.orders") == [*EXPECTED, fifth]
+        rows = in_mariadb(settings, "SELECT id, item, amount, note FROM orders")
+        assert as_table(settings, "mariadb.orders") == {row[0]: row for row in rows}
 
         words = source_mariadb.passwords(settings)
         logs = [log_of(settings, name).read_text() for name in ("connect", "source-mariadb", "runner")]
