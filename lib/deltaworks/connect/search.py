@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from deltaworks.connect.connector import Connector, Value
+from deltaworks.connect.connector import Connector, OnDrift, Value
 from deltaworks.connect.options import JSON_CONVERTER, STRING_CONVERTER, dead_letters_of, given, listed, topics_of
 from deltaworks.connect.published import ELASTICSEARCH, OPENSEARCH, require_published
 from deltaworks.connect.secrets import Reference
@@ -46,6 +46,7 @@ def OpenSearchSink(
     tasks_max: int = 1,
     config: Mapping[str, Value] | None = None,
     secrets: Mapping[str, Reference] | None = None,
+    on_drift: OnDrift = "show",
 ) -> Connector:
     """A connector that writes the records of topics as documents of OpenSearch, an index per topic.
 
@@ -71,6 +72,7 @@ def OpenSearchSink(
         tasks_max: how many tasks at most; more than the topics have partitions are of no use.
         config: further settings, which win over what the arguments say.
         secrets: further secrets, as those of `Connector`.
+        on_drift: as that of `Connector`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, or the connector has no such setting.
@@ -90,7 +92,7 @@ def OpenSearchSink(
         **dead_letters_of(dead_letters, dead_letters_replication),
     }
     class_ = OPENSEARCH_SINK if connector_version == 4 else OPENSEARCH_3_SINK
-    return _made(name, class_, OPENSEARCH, own, tasks_max, password, config, secrets)
+    return _made(name, class_, OPENSEARCH, own, tasks_max, password, config, secrets, on_drift)
 
 
 def ElasticsearchSink(
@@ -112,6 +114,7 @@ def ElasticsearchSink(
     tasks_max: int = 1,
     config: Mapping[str, Value] | None = None,
     secrets: Mapping[str, Reference] | None = None,
+    on_drift: OnDrift = "show",
 ) -> Connector:
     """A connector that writes the records of topics as documents of Elasticsearch, an index per topic.
 
@@ -135,6 +138,7 @@ def ElasticsearchSink(
         tasks_max: how many tasks at most; more than the topics have partitions are of no use.
         config: further settings, which win over what the arguments say.
         secrets: further secrets, as those of `Connector`.
+        on_drift: as that of `Connector`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, or the connector has no such setting.
@@ -152,7 +156,7 @@ def ElasticsearchSink(
         "consumer.override.isolation.level": "read_committed" if read_committed else None,
         **dead_letters_of(dead_letters, dead_letters_replication),
     }
-    return _made(name, ELASTICSEARCH_SINK, ELASTICSEARCH, own, tasks_max, password, config, secrets)
+    return _made(name, ELASTICSEARCH_SINK, ELASTICSEARCH, own, tasks_max, password, config, secrets, on_drift)
 
 
 def _made(
@@ -164,9 +168,10 @@ def _made(
     password: Reference | None,
     config: Mapping[str, Value] | None,
     secrets: Mapping[str, Reference] | None,
+    on_drift: OnDrift,
 ) -> Connector:
     held: dict[str, Reference] = {} if password is None else {"connection.password": password}
     settings = {**given(own), **(config or {})}
     hidden = {**held, **(secrets or {})}
     require_published(name, class_, published, (*settings, *hidden))
-    return Connector(name=name, class_=class_, config=settings, tasks_max=tasks_max, secrets=hidden)
+    return Connector(name=name, class_=class_, config=settings, tasks_max=tasks_max, secrets=hidden, on_drift=on_drift)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Literal
 
-from deltaworks.connect.connector import Connector, Value
+from deltaworks.connect.connector import Connector, OnDrift, Value
 from deltaworks.connect.options import (
     JSON_CONVERTER,
     STRING_CONVERTER,
@@ -64,6 +64,7 @@ def S3Sink(
     tasks_max: int = 1,
     config: Mapping[str, Value] | None = None,
     secrets: Mapping[str, Reference] | None = None,
+    on_drift: OnDrift = "show",
 ) -> Connector:
     """A connector that writes the records of topics into objects of S3, or of another store that speaks it.
 
@@ -94,6 +95,7 @@ def S3Sink(
         tasks_max: how many tasks at most; more than the topics have partitions are of no use.
         config: further settings, which win over what the arguments say.
         secrets: further secrets, as those of `Connector`.
+        on_drift: as that of `Connector`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, the arguments do not fit together, or the connector
@@ -116,7 +118,7 @@ def S3Sink(
         **dead_letters_of(dead_letters, dead_letters_replication),
     }
     held: dict[str, Reference] = {} if secret_key is None else {"aws.secret.access.key": secret_key}
-    return _made(name, S3_SINK, S3, own, tasks_max, {**held, **(secrets or {})}, config)
+    return _made(name, S3_SINK, S3, own, tasks_max, {**held, **(secrets or {})}, config, on_drift)
 
 
 def HdfsSink(
@@ -145,6 +147,7 @@ def HdfsSink(
     tasks_max: int = 1,
     config: Mapping[str, Value] | None = None,
     secrets: Mapping[str, Reference] | None = None,
+    on_drift: OnDrift = "show",
 ) -> Connector:
     """A connector that writes the records of topics into files of HDFS.
 
@@ -175,6 +178,7 @@ def HdfsSink(
         tasks_max: how many tasks at most; more than the topics have partitions are of no use.
         config: further settings, which win over what the arguments say.
         secrets: further secrets, as those of `Connector`.
+        on_drift: as that of `Connector`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, the arguments do not fit together, or the connector
@@ -197,7 +201,7 @@ def HdfsSink(
         **dead_letters_of(dead_letters, dead_letters_replication),
     }
     class_ = HDFS3_SINK if hadoop == 3 else HDFS_SINK
-    return _made(name, class_, HDFS, own, tasks_max, dict(secrets or {}), config)
+    return _made(name, class_, HDFS, own, tasks_max, dict(secrets or {}), config, on_drift)
 
 
 def _files(
@@ -248,7 +252,8 @@ def _made(
     tasks_max: int,
     secrets: Mapping[str, Reference],
     config: Mapping[str, Value] | None,
+    on_drift: OnDrift,
 ) -> Connector:
     settings = {**given(own), **(config or {})}
     require_published(name, class_, published, (*settings, *secrets))
-    return Connector(name=name, class_=class_, config=settings, tasks_max=tasks_max, secrets=secrets)
+    return Connector(name=name, class_=class_, config=settings, tasks_max=tasks_max, secrets=secrets, on_drift=on_drift)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any
 
 import pytest
 
+from deltaworks import connect
 from deltaworks.connect import Connector, FileSink
 from deltaworks.connect.secrets import expression, holds_password, is_secret, masked, shown
 from deltaworks.errors import ConfigurationError
@@ -201,3 +203,24 @@ def test_what_follows_from_a_drift_is_no_setting_and_is_one_of_two() -> None:
     assert repaired.properties == FileSink(name="x", file="/x", topics=["t"]).properties
     with pytest.raises(ConfigurationError, match="has on_drift='undo'"):
         Connector(name="x", class_="org.example.Sink", on_drift="undo")  # type: ignore[arg-type]
+
+
+MAKERS = [getattr(connect, name) for name in connect.__all__ if not isinstance(getattr(connect, name), type)]
+
+
+@pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: str(maker.__name__))
+def test_each_function_that_makes_one_takes_what_follows_from_a_drift(maker: Any) -> None:
+    samples: dict[str, Any] = {
+        "hostname": "h",
+        "password": {"env": "P"},
+        "server_id": 7,
+        "topics": ["t"],
+        "urls": ["u"],
+    }
+    samples |= {"flush_size": 5, "url": "hdfs://n" if maker is connect.HdfsSink else "jdbc:postgresql://h/d"}
+    needed = [each for each in inspect.signature(maker).parameters.values() if each.default is each.empty]
+    named = [each.name for each in needed if each.kind is each.KEYWORD_ONLY]
+
+    made = maker(**{name: samples.get(name, "x") for name in named}, on_drift="repair")
+
+    assert made.on_drift == "repair"
