@@ -94,12 +94,13 @@ API: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "pipelines": (
         "Pipelines and sinks",
-        "A topology with a name and settings; sinks of your own.",
+        "A topology with a name and settings; sinks of your own; other systems that are asked.",
         (
             *("Pipeline", "Topic", "DeadLetters", "Reprocess", "ChangeLimit"),
             *("HandOver", "Corrections", "Alerts"),
             *("Column", "Doc", "Secret"),
             *("Sink", "SinkTask", "SinkWriter", "SinkBatch", "SinkRecord", "RefusedRecord"),
+            *("Http", "Asking", "Breaker"),
         ),
     ),
     "errors": (
@@ -109,7 +110,7 @@ API: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
             *("ErrorPolicy", "ErrorHandler", "ErrorContext", "ErrorAction", "FailedRecord", "DeadLetterRecord"),
             *("Response", "DeltaworksError", "ConfigurationError", "TopologyError", "TerminalError"),
             *("TransientError", "IncompatibleCheckpointError", "LeaseError", "SerializationError", "SinkError"),
-            *("StackError", "StreamsError"),
+            *("StackError", "StreamsError", "CallOutError"),
         ),
     ),
 }
