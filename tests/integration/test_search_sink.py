@@ -19,6 +19,8 @@ from deltaworks.stack.lifecycle import down, up
 from deltaworks.topology.nodes import CustomSink
 from tests.support import live_stack
 
+pytestmark = pytest.mark.slow  # tests/unit/sinks has them on a server of the tests, make check-connect on the real one
+
 MAPPING = {"mappings": {"properties": {"n": {"type": "long"}}}}
 
 

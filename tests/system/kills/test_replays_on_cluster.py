@@ -129,6 +129,7 @@ def _kill(replays: Replays) -> None:
         cluster.kill_executor(number)
 
 
+@pytest.mark.slow  # four minutes; the test above replays there, too
 @pytest.mark.timeout(900)
 def test_a_replay_by_time_makes_there_what_it_makes_on_one_machine(replays: Replays) -> None:
     there = replays.staged(replays.there, "time")
