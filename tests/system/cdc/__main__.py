@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -124,7 +125,10 @@ def main() -> int:
         shop = Shop(settings, rng)
         shop.make(_ORDERS // 10, _ORDERS)
         make_index(url)
-        apply_connectors(settings, print)
+        with ThreadPoolExecutor(1) as beside:  # a snapshot is taken while rows change
+            changing = beside.submit(change, shop, 5 * _CHANGES)
+            apply_connectors(settings, print)
+            changing.result()
         deploy(settings, print)
         while not wrong:
             enough = compared >= _COMPARISONS and all(kills[each] >= _KILLS_OF_EACH for each in _VICTIMS)
