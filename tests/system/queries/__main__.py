@@ -47,7 +47,7 @@ def whole(settings: Settings, folder: Path, victims: Sequence[str], *, mutation:
     half = len(victims) // 2
     with ExitStack() as clients:
         with flowing(settings.bootstrap, run.rng, _RATE):
-            for part in (victims[:half], victims[half:]):
+            for part in (victims[:half], victims[half:]) if victims else ((),):
                 with run.stream.running():
                     run.stream.at_work(run.rng)
                     if run.server is None:
