@@ -15,7 +15,7 @@ from pathlib import Path
 from deltaworks import config
 from deltaworks.config import Cluster, Values
 from deltaworks.errors import ConfigurationError
-from deltaworks.names import PIPELINE
+from deltaworks.names import CONNECTOR, PIPELINE
 from deltaworks.remote import Remote
 
 _ADDRESS = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_=.-]*[A-Za-z0-9_=-])+")
@@ -588,6 +588,15 @@ class Settings:
     def lasting_pipeline(self, name: str) -> Path:
         """Checkpoint and batch records of one pipeline; raises like `pipeline`."""
         return self.lasting_pipelines / PIPELINE.checked(name, self.pipelines)
+
+    def sent_again(self, connector: str) -> Path:
+        """Which dead letters of a connector were sent again; see `connectors.resends`.
+
+        Raises:
+            ConfigurationError: the name would lead elsewhere.
+        """
+        folder = (self.connect if self.storage is None else self.storage.path / "connect") / "sent-again"
+        return folder / CONNECTOR.checked(connector, folder)
 
     @property
     def broker_port(self) -> int:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from deltaworks.cli.console import AsJson, Steps, out, print_json, print_table, require_agreement, shortened
+from deltaworks.cli.console import (
+    AsJson,
+    Steps,
+    bytes_text,
+    first_line,
+    out,
+    print_json,
+    print_table,
+    require_agreement,
+    shortened,
+)
 from deltaworks.errors import ConfigurationError, ControlUnavailableError
 from deltaworks.settings import Settings
 
@@ -20,8 +30,11 @@ if TYPE_CHECKING:
     from deltaworks.connect.api import ConnectApi
     from deltaworks.connect.checks import Problem
     from deltaworks.connect.planning import Change, Plan
+    from deltaworks.connectors.dead_letters import Letter
+    from deltaworks.connectors.resends import Resend
+    from deltaworks.topology.records import Coordinates
 
-_TEXT = 100
+_TEXT, _SHORT = 100, 40
 _COLOR = {"RUNNING": "green", "FAILED": "red", "new": "green", "changed": "yellow", "unknown": "dim"}
 _ONLY_HERE = "only in the cluster: no file in jobs/connectors"
 
@@ -40,8 +53,9 @@ AllowUndefined = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
     group = typer.Typer(help="Connectors of Kafka Connect, from files in jobs/connectors.", no_args_is_help=True)
-    for command in (validate, plan, apply, status, restart, pause, resume, stop, offsets, delete):
+    for command in (validate, plan, apply, status, restart, pause, resume, stop, offsets, delete, resend):
         group.command()(command)
+    group.command("dead-letters")(list_dead_letters)
     app.add_typer(group, name="connect", rich_help_panel="Pipelines")
 
 
@@ -141,19 +155,27 @@ def apply(
 def status(names: Names = None, as_json: AsJson = False) -> None:
     """Show connectors and their tasks: state, worker, and why tasks have failed."""
     from deltaworks.connect import states
+    from deltaworks.connectors import dead_letters
 
-    with _api(Settings.from_environment()) as api:
+    settings = Settings.from_environment()
+    with _api(settings) as api:
         found = states.look(api, names or ())
+        shown = {each.name for each in found.connectors}
+        configs = {name: each for name, each in api.configs().items() if name in shown}
+        letters = dead_letters.counts_soon(settings.cluster, api, configs)
     if as_json:
         from deltaworks.cli import listings
 
-        return print_json(listings.Connectors.of(found))
+        return print_json(listings.Connectors.of(found, letters or {}))
     print_table(
         f"Connectors of {found.url}",
-        ("connector", "type", "task", "state", "worker", "error"),
-        (row for each in found.connectors for row in _state_rows(each)),
-        right=("task",),
+        ("connector", "type", "task", "state", "worker", "dead letters", "error"),
+        (row for each in found.connectors for row in _state_rows(each, (letters or {}).get(each.name))),
+        right=("task", "dead letters"),
     )
+    if letters is None:
+        told = "note: dead letters are not counted: Kafka of [kafka] is slow, or not the one of Kafka Connect"
+        out.print(Text(told, "dim"))
     out.print(
         f"{len(found.connectors):,} connectors, {len(found.tasks):,} tasks, {len(found.failed_tasks):,} failed",
         highlight=False,
@@ -255,6 +277,128 @@ def delete(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not a
         out.print(f"jobs/connectors/{file.name} is still there: `apply` makes it again", markup=False, highlight=False)
 
 
+def list_dead_letters(
+    name: Annotated[str | None, typer.Argument(help="A sink of the cluster, to see its newest ones.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Dead letters to list at most, the latest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Count the records on which sinks have failed, by connector and topic; of one sink, list the newest, and why."""
+    from deltaworks.connectors import dead_letters, resends
+
+    settings = Settings.from_environment()
+    with _api(settings) as api:
+        if name is None:
+            configs = api.configs()
+            dead_letters.require_cluster(settings.cluster, api)
+        else:
+            configs = {name: resends.of_connector(settings, api, name)[0]}
+        url = api.url
+    counts = dead_letters.counts(settings.cluster, configs)
+    letters = []
+    if name is not None and counts[0].exists:
+        letters = dead_letters.newest(settings.cluster, name, counts[0].topic, limit)
+    if as_json:
+        from deltaworks.cli import listings
+
+        return print_json(listings.SinkLetters.of(url, counts, letters))
+    if not counts:
+        return out.print("no connector keeps dead letters: dead_letters= of a sink names a topic for them")
+    print_table(
+        "Dead letters of sinks",
+        ("connector", "topic", "total", "of the last 24 hours"),
+        ((each.connector, each.topic, each.total, each.recent) for each in counts),
+        right=("total", "of the last 24 hours"),
+    )
+    if letters:
+        _show_letters(letters)
+
+
+def resend(
+    name: Name,
+    all_of_them: Annotated[bool, typer.Option("--all", help="All dead letters that were not sent yet.")] = False,
+    offset: Annotated[
+        list[str] | None,
+        typer.Option("--offset", metavar="TOPIC-PARTITION@OFFSET", help="This one, as `dead-letters` lists it."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Send records on which a sink has failed again, after a repair: each once, to the topic where it was.
+
+    A record has its bytes, its time and its own headers again, and a header that says that it is a repetition. Streams
+    skip it; other sinks and consumers of the topic take it, too.
+    """
+    from deltaworks.cli import listings
+    from deltaworks.cli.pipelines import user
+    from deltaworks.connectors import resends
+
+    if all_of_them == bool(offset):
+        raise ConfigurationError(
+            "Nothing, or too much, says what to send.", hint="--all, or --offset TOPIC-PARTITION@OFFSET, once or more"
+        )
+    settings, steps = Settings.from_environment(), Steps(silent=as_json)
+    only = _places(offset) if offset else None
+    with _api(settings) as api:
+        planned = resends.plan(settings, api, name, only)
+    if not as_json:
+        _show_resend(planned)
+    if dry_run or not planned.count:
+        return print_json(listings.SinkResent.of(planned, 0)) if as_json else None
+    if not yes:
+        require_agreement("Send?", "send these", hint="--yes sends without asking", silent=as_json)
+    with steps.step(f"send {planned.count:,} records to {', '.join(planned.topics)}") as report:
+        sent = resends.send(settings, planned, by=user(), report=lambda count: report(f"{count:,} sent"))
+    if as_json:
+        return print_json(listings.SinkResent.of(planned, sent))
+    out.print(f"{sent:,} sent. Those that fail again are dead letters again: deltaworks connect dead-letters {name}")
+
+
+def _places(given: Sequence[str]) -> set[Coordinates]:
+    from deltaworks.topology.records import Coordinates
+
+    try:
+        return {Coordinates.of(each) for each in given}
+    except ValueError as error:
+        raise ConfigurationError(f"{error}.", hint="--offset orders_failed-0@12, as `dead-letters` lists it") from None
+
+
+def _show_letters(letters: Sequence[Letter]) -> None:
+    print_table(
+        "The newest",
+        ("dead letter", "record", "time (UTC)", "key", "value", "stage", "error", "message"),
+        (
+            (
+                each.at.name,
+                "" if each.record is None else each.record.name,
+                "" if each.timestamp is None else f"{each.timestamp:%Y-%m-%d %H:%M:%S}",
+                bytes_text(each.key, _SHORT),
+                bytes_text(each.value, _SHORT),
+                each.stage,
+                each.error_class,
+                shortened(first_line(each.message), _TEXT),
+            )
+            for each in letters
+        ),
+    )
+
+
+def _show_resend(planned: Resend) -> None:
+    from deltaworks.topology.resend import HEADER
+
+    print_table(
+        f"{planned.count:,} dead letters of {planned.connector} can be sent again",
+        ("stage", "error", "count", "sent again?", "failed again"),
+        ((each.stage, each.error_class, each.count, each.stays or "yes", each.again or "") for each in planned.groups),
+        right=("count", "failed again"),
+    )
+    if planned.count:
+        topics = ", ".join(planned.topics)
+        told = f"Streams that read {topics} skip them; other sinks and consumers take them, with the header {HEADER}."
+        out.print(told, markup=False)
+        out.print("A sink that keeps the newest row of each key takes them for newer than what came since.")
+
+
 def _forget(settings: Settings, name: str) -> None:
     """Says in the registry, if there is one, that nobody deploys the connector again; first, so that nobody does."""
     try:
@@ -338,15 +482,16 @@ def _show_failures(found: Sequence[Status]) -> None:
                 out.print(Text(f"{each.name}: {row[-1]}", "red"))
 
 
-def _state_rows(status: Status) -> list[tuple[object, ...]]:
-    from deltaworks.connect.states import first_line
+def _state_rows(status: Status, letters: int | None = None) -> list[tuple[object, ...]]:
+    from deltaworks.connect.states import first_line as first_line_of
 
     rows: list[tuple[object, ...]] = [
         (status.name, status.type, "", _state(status.connector.state), status.connector.worker_id,
-         first_line(status.connector.trace) or "")
+         "" if letters is None else letters, first_line_of(status.connector.trace) or "")
     ]  # fmt: skip
     return rows + [
-        ("", "", task.id, _state(task.state), task.worker_id, first_line(task.trace) or "") for task in status.tasks
+        ("", "", task.id, _state(task.state), task.worker_id, "", first_line_of(task.trace) or "")
+        for task in status.tasks
     ]
 
 

@@ -14,7 +14,7 @@ from deltaworks.cli.console import plain
 from deltaworks.control.incidents import KINDS, runbook
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from deltaworks.batch.running import DayResult
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from deltaworks.connect.planning import Change as ConnectorChange
     from deltaworks.connect.planning import Plan as ConnectorPlan
     from deltaworks.connect.states import States
+    from deltaworks.connectors.dead_letters import Count as SinkCount
+    from deltaworks.connectors.dead_letters import Letter as SinkLetter
     from deltaworks.connectors.overview import Connectors as ConnectorsSeen
     from deltaworks.connectors.overview import ConnectorStatus as ConnectorSeen
+    from deltaworks.connectors.resends import Resend as SinkResend
     from deltaworks.control.erasures import Erasure
     from deltaworks.control.incidents import Incident
     from deltaworks.control.model import Deployment, Overview, PipelineStatus
@@ -413,6 +416,8 @@ class ConnectorOverview(_Document, frozen=True, kw_only=True):
     """In one line."""
     differs: bool | None
     """Whether file and cluster differ; null: that is not known."""
+    dead_letters: int | None
+    """How many its topic of dead letters holds; null: it has none, or Kafka has not said so soon."""
 
     @classmethod
     def of(cls, connector: ConnectorSeen) -> ConnectorOverview:
@@ -971,9 +976,11 @@ class ConnectorListed(_Document, frozen=True, kw_only=True):
     worker: str
     error: str | None
     tasks: list[ConnectorTaskListed]
+    dead_letters: int | None
+    """How many its topic of dead letters holds; null: it has none, or Kafka has not said so soon."""
 
     @classmethod
-    def of(cls, status: ConnectorStatus) -> ConnectorListed:
+    def of(cls, status: ConnectorStatus, dead_letters: int | None) -> ConnectorListed:
         from deltaworks.connect.states import first_line
 
         own = status.connector
@@ -981,7 +988,14 @@ class ConnectorListed(_Document, frozen=True, kw_only=True):
             ConnectorTaskListed(id=task.id, state=task.state, worker=task.worker_id, error=first_line(task.trace))
             for task in status.tasks
         ]
-        return cls._from(status, state=own.state, worker=own.worker_id, error=first_line(own.trace), tasks=tasks)
+        return cls._from(
+            status,
+            state=own.state,
+            worker=own.worker_id,
+            error=first_line(own.trace),
+            tasks=tasks,
+            dead_letters=dead_letters,
+        )
 
 
 class Connectors(_Document, frozen=True, kw_only=True):
@@ -993,8 +1007,8 @@ class Connectors(_Document, frozen=True, kw_only=True):
     failed_tasks: int
 
     @classmethod
-    def of(cls, found: States) -> Connectors:
-        listed = list(map(ConnectorListed.of, found.connectors))
+    def of(cls, found: States, dead_letters: Mapping[str, int]) -> Connectors:
+        listed = [ConnectorListed.of(each, dead_letters.get(each.name)) for each in found.connectors]
         return cls._from(found, connectors=listed, total_tasks=len(found.tasks), failed_tasks=len(found.failed_tasks))
 
 
@@ -1014,6 +1028,105 @@ class ConnectorOffsets(_Document, frozen=True, kw_only=True):
     @classmethod
     def of(cls, name: str, found: Sequence[Offset]) -> ConnectorOffsets:
         return cls(connector=name, offsets=[OffsetListed._from(each) for each in found])
+
+
+class SinkLettersCounted(_Document, frozen=True, kw_only=True):
+    """The dead letters of a sink."""
+
+    connector: str
+    topic: str
+    total: int
+    """All that the topic holds, of whichever connectors."""
+    recent: int
+    """Those of them whose record has a time within the last 24 hours."""
+    exists: bool
+    """Whether the topic is there: Kafka Connect makes it when the first task starts."""
+
+
+class SinkLetterListed(_Document, frozen=True, kw_only=True):
+    """A record that failed in a sink. Key and value are text, `{"base64": ...}` or null."""
+
+    letter: str
+    """TOPIC-PARTITION@OFFSET in the topic of dead letters."""
+    record: str | None
+    """TOPIC-PARTITION@OFFSET of the record that failed; null: the letter does not say that."""
+    timestamp: datetime | None
+    """Of the record."""
+    key: Any
+    value: Any
+    headers: list[HeaderListed]
+    """Those of the record."""
+    again: bool
+    """Whether it had been sent again before, and failed again."""
+    stage: str
+    """What Kafka Connect did with it: `VALUE_CONVERTER`, `TRANSFORMATION`, `TASK_PUT`, ..."""
+    executor: str
+    """The class that did so."""
+    error_class: str
+    message: str
+    stacktrace: str
+
+    @classmethod
+    def of(cls, letter: SinkLetter) -> SinkLetterListed:
+        from deltaworks.testing.cases import written
+
+        return cls._from(
+            letter,
+            letter=letter.at.name,
+            record=None if letter.record is None else letter.record.name,
+            key=written(letter.key),
+            value=written(letter.value),
+            headers=[HeaderListed(name=name, value=written(value)) for name, value in letter.headers],
+        )
+
+
+class SinkLetters(_Document, frozen=True, kw_only=True):
+    """`deltaworks connect dead-letters --json`"""
+
+    url: str
+    counts: list[SinkLettersCounted]
+    letters: list[SinkLetterListed]
+    """The newest ones of the connector that was asked for."""
+
+    @classmethod
+    def of(cls, url: str, counts: Sequence[SinkCount], letters: Sequence[SinkLetter]) -> SinkLetters:
+        return cls(
+            url=url,
+            counts=[SinkLettersCounted._from(each) for each in counts],
+            letters=list(map(SinkLetterListed.of, letters)),
+        )
+
+
+class SinkResentListed(_Document, frozen=True, kw_only=True):
+    """Dead letters of a sink with one class of error."""
+
+    stage: str
+    error_class: str
+    count: int
+    again: int
+    """How many of them had been sent again before, and failed again."""
+    stays: str | None
+    """Why they are not sent; null: they are."""
+
+
+class SinkResent(_Document, frozen=True, kw_only=True):
+    """`deltaworks connect resend NAME --json`"""
+
+    connector: str
+    topic: str
+    """Of the dead letters."""
+    topics: list[str]
+    """Where records go."""
+    planned: int
+    """How many could be sent."""
+    sent: int
+    """How many were; less if somebody sent them meanwhile, 0 in a dry run."""
+    groups: list[SinkResentListed]
+
+    @classmethod
+    def of(cls, planned: SinkResend, sent: int) -> SinkResent:
+        groups = [SinkResentListed._from(each) for each in planned.groups]
+        return cls._from(planned, planned=planned.count, sent=sent, groups=groups)
 
 
 DOCUMENTS = (
@@ -1041,6 +1154,8 @@ DOCUMENTS = (
     ConnectorsPlanned,
     Connectors,
     ConnectorOffsets,
+    SinkLetters,
+    SinkResent,
 )
 
 

@@ -243,7 +243,7 @@ def _show_connectors(found: Connectors) -> None:
         return
     print_table(
         "Connectors",
-        ("name", "should be", "is", "tasks", "running", "failed", "restarts", "why"),
+        ("name", "should be", "is", "tasks", "running", "failed", "dead letters", "restarts", "why"),
         (
             (
                 c.name,
@@ -252,12 +252,13 @@ def _show_connectors(found: Connectors) -> None:
                 c.tasks,
                 c.running_tasks,
                 c.failed_tasks,
+                c.dead_letters,
                 c.restarts,
                 first_line(c.reason or ""),
             )
             for c in found.connectors
         ),
-        right=("tasks", "running", "failed", "restarts"),
+        right=("tasks", "running", "failed", "dead letters", "restarts"),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltaworks.connect import project
 from deltaworks.connect.answers import Listed
 from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connect.connector import Connector
 from deltaworks.connect.states import FAILED, why_failed
+from deltaworks.connectors import dead_letters
 from deltaworks.connectors.supervision import differences
 from deltaworks.control.connector_book import DELETED, ConnectorBook, ConnectorRecord
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError, ControlUnavailableError
@@ -36,6 +37,8 @@ class ConnectorStatus:
     """Why it is so, in one line without secrets."""
     differs: bool | None = None
     """Whether file and cluster differ; None: that is not known."""
+    dead_letters: int | None = None
+    """How many its topic of dead letters holds; None: it has none, or that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,14 +67,19 @@ def overview(settings: Settings, name: str | None = None, *, patience: Patience 
         return Connectors()
     loaded = project.load_each(settings)
     there: Mapping[str, Listed] | None = None
+    letters: Mapping[str, int] = {}
     url = problem = None
     try:
         with ConnectApi.of(settings, patience) as api:
             url = api.url
             there = api.all()
+            configs = {each: of.info.texts for each, of in there.items() if each in chosen and of.info is not None}
+            letters = dead_letters.counts_soon(settings.cluster, api, configs) or {}
     except (ConfigurationError, ConnectUnavailableError) as error:
         problem = error.message
-    statuses = (_status(each, records.get(each), loaded, there) for each in chosen)
+    statuses = (
+        replace(_status(each, records.get(each), loaded, there), dead_letters=letters.get(each)) for each in chosen
+    )
     return Connectors(url=url, connectors=tuple(statuses), problem=problem)
 
 

@@ -1,67 +1,32 @@
 """Sends dead letters again: to the topic and partition in which they failed, for the operator that failed.
 
-A letter is sent once. Each transaction has its number in a marker, as a batch of a task has, and what is in it was
-written to a file before, which is renamed when Kafka has it. So after a kill the last marker says whether the file that
-is left is true. Whatever is sent, the stream takes a record only in the place of one that has failed and was not taken
-since (`kernel.resend`).
+A letter is sent once (`control.sending_again`). Whatever is sent, the stream takes a record only in the place of one
+that has failed and was not taken since (`kernel.resend`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
-from itertools import islice
-from pathlib import Path
 
-import msgspec
-
-from deltaworks import clock, formats
-from deltaworks.config import Kafka
 from deltaworks.control import jobs
 from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.sending_again import SENT, Letter, Outgoing, Sender, require_partitions
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import ConfigurationError, DeltaworksError, KafkaTopicError
-from deltaworks.faults import reach
-from deltaworks.files import alone, make_folder, replace_file, sync_folder
-from deltaworks.kafka import admin
-from deltaworks.kafka.control_topic import markers_place, markers_specification
-from deltaworks.kafka.transactional import TransactionalSink
-from deltaworks.kernel.sizes import record_size
+from deltaworks.errors import ConfigurationError, DeltaworksError
 from deltaworks.lakehouse import catalog, dead_letters
 from deltaworks.lakehouse.dead_letters import Failure, Wanted
 from deltaworks.settings import Settings
 from deltaworks.topology.nodes import AnyNode, Source
-from deltaworks.topology.records import Coordinates
 from deltaworks.topology.resend import HEADER, SentAgain, header_of, paths, target, without_header
 
-FORMAT = 1
-PER_TRANSACTION = 1_000
-"""Letters at most."""
 NO_BYTES = "it has no bytes: a sink had taken the record before; DeadLetters(keep_bytes=True) keeps those of later ones"
-SENT = "sent before"
-_OPEN, _SETTLED = ".open", ".json"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Letter = tuple[str, Coordinates]
-"""The operator that failed, and the record."""
 Newest = dict[str, int]
 """`TOPIC-PARTITION` -> the largest offset of a letter's record. What fails later has larger ones."""
-
-
-class _Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """The letters of one transaction."""
-
-    format: int = FORMAT
-    by: str
-    at_ms: int
-    letters: list[Letter]
-
-    @property
-    def digest(self) -> str:
-        return sha256(msgspec.json.encode(self.letters)).hexdigest()[:32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +86,7 @@ def plan(settings: Settings, name: str, wanted: Wanted, up_to: Newest | None = N
         ConfigurationError: there is no such pipeline, or it has no table of dead letters.
     """
     pipeline = jobs.load(settings, name)
-    judge = _Judge(pipeline, _sent(PipelinePaths.of(settings, name).resends))
+    judge = _Judge(pipeline, _sender(settings, name).sent())
     counts: Counter[tuple[str, str, str | None]] = Counter()
     again: Counter[tuple[str, str, str | None]] = Counter()
     letters: set[Letter] = set()
@@ -172,33 +137,18 @@ def send(settings: Settings, planned: Resend, *, by: str, report: Callable[[int]
         ConfigurationError: a record no longer fits into its topic.
     """
     name = planned.pipeline
-    pipeline, folder = jobs.load(settings, name), PipelinePaths.of(settings, name).resends
+    pipeline, sender = jobs.load(settings, name), _sender(settings, name)
     if not planned.letters:
         return 0
-    cluster = settings.cluster_of(name)
-    _require_topics(cluster, planned)
-    admin.create_topics(cluster, [markers_specification(name, "resends")])
-    make_folder(folder)
-    sent = 0
-    place = markers_place(name, "resends", "resends")
-    with alone(folder), closing(TransactionalSink(cluster, f"{name}-resends", 0, 0, place)) as sink:
-        marker = sink.committed()
-        number = -1 if marker is None else marker.batch
-        for path in folder.glob(f"*{_OPEN}"):
-            if int(path.stem) <= number:
-                _settle(path)
-            else:
-                path.unlink()
-        judge = _Judge(pipeline, _sent(folder))
-        meant = dead_letters.every(settings.tables, table_of(pipeline), planned.wanted)
-        chosen = (each for each in meant if (each.operator, each.record) in planned.letters)
-        left = (each for each in chosen if judge.stays(each) is None)
-        while letters := list(islice(left, PER_TRANSACTION)):
-            number += 1
-            _send(sink, name, number, letters, folder, by, judge)
-            sent += len(letters)
-            report(sent)
-    return sent
+    require_partitions(sender.cluster, [record for _, record in planned.letters])
+
+    def chosen(sent: frozenset[Letter]) -> Iterator[Outgoing]:
+        judge = _Judge(pipeline, sent)
+        for each in dead_letters.every(settings.tables, table_of(pipeline), planned.wanted):
+            if (each.operator, each.record) in planned.letters and judge.stays(each) is None:
+                yield _outgoing(name, each, judge)
+
+    return sender.send(chosen, by=by, report=report)
 
 
 def table_of(pipeline: Pipeline) -> str:
@@ -260,60 +210,20 @@ class _Judge:
         return None if any(each.reads(topic) for each in sources) else f"no record of the topic {topic} reaches it"
 
 
-def _send(
-    sink: TransactionalSink, name: str, number: int, letters: Sequence[Failure], folder: Path, by: str, judge: _Judge
-) -> None:
-    """One transaction."""
-    note = _Sent(by=by, at_ms=clock.wall_ms(), letters=[(each.operator, each.record) for each in letters])
-    path = folder / f"{number:012}{_OPEN}"
-    replace_file(path, msgspec.json.encode(note), durable=True)
-    reach("resends.noted")
-    sink.begin(number, note.digest, number - 1)
-    for letter in letters:
-        said = SentAgain(pipeline=name, operator=judge.target(letter), offset=letter.record.offset)
-        headers = (*without_header(letter.headers), (HEADER, said.encode()))
-        limit = sink.limit(letter.record.topic)
-        if limit is not None and (size := record_size(letter.key, letter.value, headers)) > limit:
-            raise ConfigurationError(
-                f"{letter.record.name} has {size:,} bytes when it is sent again; its topic takes {limit:,}.",
-                hint="raise max.message.bytes of the topic, or leave the record out",
-            )
-        place = letter.record
-        sink.send(place.topic, letter.key, letter.value, _time_ms(letter), headers, partition=place.partition)
-    reach("resends.before_commit")
-    sink.commit()
-    reach("resends.committed")
-    _settle(path)
+def _sender(settings: Settings, name: str) -> Sender:
+    return Sender(settings.cluster_of(name), name, PipelinePaths.of(settings, name).resends)
+
+
+def _outgoing(name: str, letter: Failure, judge: _Judge) -> Outgoing:
+    said = SentAgain(pipeline=name, operator=judge.target(letter), offset=letter.record.offset)
+    return Outgoing(
+        letter=(letter.operator, letter.record),
+        key=letter.key,
+        value=letter.value,
+        timestamp_ms=_time_ms(letter),
+        headers=(*without_header(letter.headers), (HEADER, said.encode())),
+    )
 
 
 def _time_ms(letter: Failure) -> int:
     return (catalog.in_utc(letter.timestamp) - _EPOCH) // timedelta(milliseconds=1)
-
-
-def _sent(folder: Path) -> frozenset[Letter]:
-    """All letters that were sent, perhaps without those of the last transaction, if its sender was killed."""
-    return frozenset(letter for note in _notes(folder) for letter in note.letters)
-
-
-def _notes(folder: Path) -> Iterator[_Sent]:
-    what, other = "which lists dead letters that were sent again,", "deploy the version of deltaworks that wrote it"
-    for path in sorted(folder.glob(f"*{_SETTLED}")):
-        note = formats.read(path, _Sent, FORMAT, f"{path}, {what}", other=other)
-        if note is not None:
-            yield note
-
-
-def _settle(path: Path) -> None:
-    """Kafka has the transaction of the note."""
-    path.rename(path.with_suffix(_SETTLED))
-    sync_folder(path.parent)
-
-
-def _require_topics(cluster: Kafka, planned: Resend) -> None:
-    counts = admin.partition_counts_of(admin.admin(cluster))
-    for _, record in planned.letters:
-        if record.partition >= counts.get(record.topic, 0):
-            raise KafkaTopicError(
-                f"Partition {record.partition} of topic '{record.topic}' does not exist any more.",
-                hint="a record can only be sent again to the partition in which it failed",
-            )

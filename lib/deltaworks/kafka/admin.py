@@ -383,6 +383,55 @@ def offsets_at(bootstrap: Kafka, topics: Sequence[str], timestamp_ms: int) -> di
     return {position: ends[position] if offset < 0 else offset for position, offset in found.items()}
 
 
+def record_counts(
+    bootstrap: Kafka, topics: Collection[str], *, since_ms: int, timeout_s: float = _TIMEOUT_S
+) -> dict[str, tuple[int, int]]:
+    """How many records topics hold, and how many of them are not earlier than a time; by their offsets alone.
+
+    Offsets that compaction and transactions have taken count, too.
+
+    Args:
+        bootstrap: the cluster.
+        topics: those that do not exist are left out of the answer.
+        since_ms: the time, which is compared with that of the records.
+        timeout_s: how long the broker may take for each of four answers.
+
+    Raises:
+        KafkaReadError: it does not answer.
+    """
+    client = admin(bootstrap)
+    partitions = partition_counts_of(client, timeout_s=timeout_s)
+    places = [TopicPartition(topic, n) for topic in topics for n in range(partitions.get(topic, 0))]
+    if not places:
+        return {}
+    specs = OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.for_timestamp(since_ms)
+    try:
+        asked = [client.list_offsets(dict.fromkeys(places, spec), request_timeout=timeout_s) for spec in specs]
+        begins, ends, first = ({at: each.result().offset for at, each in answer.items()} for answer in asked)
+    except KafkaException as error:
+        raise KafkaReadError(f"Offsets of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
+    found: dict[str, tuple[int, int]] = {}
+    for at in places:
+        everything, recent = found.get(at.topic, (0, 0))
+        new = 0 if first[at] < 0 else ends[at] - first[at]
+        found[at.topic] = everything + ends[at] - begins[at], recent + new
+    return found
+
+
+def cluster_id(bootstrap: Kafka, *, timeout_s: float = _TIMEOUT_S) -> str:
+    """The id of the cluster.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+    """
+    try:
+        return str(admin(bootstrap).list_topics(timeout=timeout_s).cluster_id)
+    except KafkaException as error:
+        raise KafkaReadError(
+            f"The broker does not answer: {error.args[0].str()}.", hint="is it running? `deltaworks status`"
+        ) from error
+
+
 def _offsets(
     bootstrap: Kafka, topics: Sequence[str], spec: OffsetSpec, *, committed: bool = True
 ) -> dict[Position, int]:

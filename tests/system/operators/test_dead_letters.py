@@ -38,9 +38,9 @@ def killed_resend(stack: NewPipeline, point: str) -> None:
     """`deltaworks dead-letters resend`, which is killed at a point."""
     code = (
         "import os, signal, sys\n"
-        "from deltaworks.control import resends\n"
+        "from deltaworks.control import sending_again\n"
         "from deltaworks.cli import app\n"
-        f"resends.reach = lambda point: os.kill(os.getpid(), signal.SIGKILL) if point == {point!r} else None\n"
+        f"sending_again.reach = lambda point: os.kill(os.getpid(), signal.SIGKILL) if point == {point!r} else None\n"
         f"sys.argv = ['deltaworks', 'dead-letters', 'resend', {NAME!r}, '--yes']\n"
         "app.main()\n"
     )

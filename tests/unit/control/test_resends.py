@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from deltaworks import faults
-from deltaworks.control import jobs, resends
+from deltaworks.control import jobs, resends, sending_again
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.control.resends import NO_BYTES, SENT, Group
+from deltaworks.control.resends import NO_BYTES, Group
+from deltaworks.control.sending_again import SENT
 from deltaworks.errors import ConfigurationError, IncompatibleCheckpointError, KafkaTopicError
 from deltaworks.kafka import admin
 from deltaworks.kafka.control_topic import Marker
@@ -64,12 +65,12 @@ class Desk:
             self.created += [topic.name for topic in topics]
             return []
 
-        monkeypatch.setattr(resends, "TransactionalSink", sink)
+        monkeypatch.setattr(sending_again, "TransactionalSink", sink)
         monkeypatch.setattr(admin, "admin", lambda cluster: None)
         monkeypatch.setattr(admin, "partition_counts_of", lambda client: self.kafka.partitions)
         monkeypatch.setattr(admin, "create_topics", create)
         monkeypatch.setattr(faults, "reach", self._reach)
-        monkeypatch.setattr(resends, "reach", self._reach)
+        monkeypatch.setattr(sending_again, "reach", self._reach)
         self.kill_at = ""
 
     def _reach(self, point: str) -> None:
@@ -174,7 +175,7 @@ def test_each_is_sent_once_though_the_sender_is_killed(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, point: str, survived: int
 ) -> None:
     """In the first or the second of three transactions."""
-    monkeypatch.setattr(resends, "PER_TRANSACTION", 2)
+    monkeypatch.setattr(sending_again, "PER_TRANSACTION", 2)
     desk.fail(0, *(letter(offset) for offset in range(5)))
     passed = []
 
@@ -184,10 +185,10 @@ def test_each_is_sent_once_though_the_sender_is_killed(
             if len(passed) > survived:
                 raise Killed
 
-    monkeypatch.setattr(resends, "reach", kill)
+    monkeypatch.setattr(sending_again, "reach", kill)
     with pytest.raises(Killed):
         desk.send()
-    monkeypatch.setattr(resends, "reach", lambda at: None)
+    monkeypatch.setattr(sending_again, "reach", lambda at: None)
 
     desk.send()
 
