@@ -428,9 +428,11 @@ def _each(names: Sequence[str], done: str, method: Callable[[ConnectApi], Callab
 
 def _planned(settings: Settings, api: ConnectApi, names: list[str] | None, undefined: bool) -> Plan:
     from deltaworks.connect import planning, project
+    from deltaworks.connectors import dead_letters
 
     connectors = project.load_all(settings, names or ())
-    return planning.plan(connectors, api, whole=not names, undefined=undefined)
+    topics = dead_letters.topics_soon(settings.cluster, api)
+    return planning.plan(connectors, api, whole=not names, undefined=undefined, topics=topics)
 
 
 def _show_plan(settings: Settings, planned: Plan) -> None:

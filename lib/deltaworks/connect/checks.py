@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ _UNIQUE: Sequence[tuple[str, tuple[str, ...], str]] = (
 )
 """A setting, those that say where it has to be unique, and why."""
 _DEBEZIUM = "io.debezium."
+_NEAR = 0.85
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,32 @@ def of_all(connectors: Mapping[str, Mapping[str, str]], wanted: Collection[str])
                     Problem(name, setting, f"is {properties[setting]}, which connector '{other}' has, too: {why}")
                 )
     return found
+
+
+def of_topics(
+    connector: str, properties: Mapping[str, str], there: Collection[str]
+) -> tuple[list[Problem], list[Problem]]:
+    """Topics that a sink should read and that there are not: misspelt ones, and notes of others.
+
+    A source or a stream may make a topic later, so one that resembles none is no problem.
+
+    Args:
+        connector: its name.
+        properties: its settings.
+        there: all topics of the cluster.
+    """
+    problems, notes = list[Problem](), list[Problem]()
+    for topic in filter(None, (each.strip() for each in properties.get("topics", "").split(","))):
+        if topic in there:
+            continue
+        near = difflib.get_close_matches(topic, there, n=1, cutoff=_NEAR)
+        if near:
+            problems.append(Problem(connector, "topics", f"there is no topic '{topic}'; did you mean '{near[0]}'?"))
+        else:
+            notes.append(
+                Problem(connector, "topics", f"there is no topic '{topic}' yet: nothing is read until it is there")
+            )
+    return problems, notes
 
 
 def _captures(properties: Mapping[str, str]) -> bool:

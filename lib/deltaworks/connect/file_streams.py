@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from deltaworks.connect.connector import Connector, OnDrift, Value
-from deltaworks.connect.options import STRING_CONVERTER, given, topics_of
+from deltaworks.connect.options import STRING_CONVERTER, dead_letters_of, given, topics_of
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
@@ -42,6 +42,8 @@ def FileSink(
     name: str,
     file: str,
     topics: Iterable[str],
+    dead_letters: str | None = None,
+    dead_letters_replication: int = 3,
     config: Mapping[str, Value] | None = None,
     on_drift: OnDrift = "show",
 ) -> Connector:
@@ -51,11 +53,18 @@ def FileSink(
         name: of the connector and of its file in `jobs/connectors`.
         file: its path on the worker.
         topics: those that it reads.
+        dead_letters: the topic for records that fail, with the error in headers; None: the first one ends the task.
+        dead_letters_replication: replicas of that topic, if it has to be created.
         config: further settings, which win over what the arguments say.
         on_drift: as that of `Connector`.
 
     Raises:
         ConfigurationError: a value cannot be used, or there is no topic.
     """
-    own = {"file": file, "topics": topics_of(name, topics), "value.converter": STRING_CONVERTER}
+    own: dict[str, Value] = {
+        "file": file,
+        "topics": topics_of(name, topics),
+        "value.converter": STRING_CONVERTER,
+        **dead_letters_of(dead_letters, dead_letters_replication),
+    }
     return Connector(name=name, class_=FILE_SINK, config={**own, **(config or {})}, on_drift=on_drift)

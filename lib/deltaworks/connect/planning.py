@@ -88,7 +88,14 @@ def _hint(problems: Sequence[Problem]) -> str:
     return "; --allow-undefined sends settings that a class does not define" if misspelt else ""
 
 
-def plan(connectors: Mapping[str, Connector], api: ConnectApi, *, whole: bool = True, undefined: bool = False) -> Plan:
+def plan(
+    connectors: Mapping[str, Connector],
+    api: ConnectApi,
+    *,
+    whole: bool = True,
+    undefined: bool = False,
+    topics: Collection[str] | None = None,
+) -> Plan:
     """Compares the connectors of a project with those of the cluster; changes nothing.
 
     Each is validated. What is wrong with one that would not change is a note: a database that is away does not keep
@@ -98,7 +105,8 @@ def plan(connectors: Mapping[str, Connector], api: ConnectApi, *, whole: bool = 
         connectors: of the project, by name.
         api: of a worker.
         whole: they are all of the project, so others in the cluster are unknown to it.
-        undefined: see `validation.check`.
+        undefined: see `validation.check`; topics that resemble others are no problem, either.
+        topics: all of the cluster, to find those that sinks misspell; None: they are not known.
 
     Raises:
         ConnectUnavailableError: the worker does not answer.
@@ -112,6 +120,10 @@ def plan(connectors: Mapping[str, Connector], api: ConnectApi, *, whole: bool = 
         change = _change(name, there.get(name), wanted[name], {*checked.passwords, *connectors[name].secrets})
         (problems if change.is_pending else notes).extend(checked.problems)
         notes += checked.notes
+        if topics is not None and not undefined:
+            misspelt, later = checks.of_topics(name, wanted[name], topics)
+            (problems if change.is_pending else notes).extend(misspelt)
+            notes += later
         changes.append(change)
     problems += checks.of_all({**there, **wanted}, wanted)
     if whole:

@@ -56,6 +56,11 @@ def expression(reference: object, origin: str) -> str:
         case str():
             found = reference if is_reference(reference) else None
         case Mapping():
+            if "airflow" in reference:
+                raise ConfigurationError(
+                    f"{origin} is in a connection of Airflow, which the workers of Kafka Connect cannot read.",
+                    hint="let the workers read it where Airflow does, or give it to them: a reference is " + FORMS,
+                )
             found = _written({**reference})
     if found is None:
         raise ConfigurationError(f"{origin} is no reference.", hint=f"a reference is {FORMS}")

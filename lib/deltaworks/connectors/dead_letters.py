@@ -137,8 +137,18 @@ def counts_soon(kafka: Kafka, api: ConnectApi, configs: Mapping[str, Mapping[str
         return None
 
 
+def topics_soon(kafka: Kafka, api: ConnectApi) -> frozenset[str] | None:
+    """All topics of the cluster with which Kafka Connect works; None: the broker has not said so soon, or it is another
+    cluster than ours."""
+    try:
+        require_cluster(kafka, api, timeout_s=SOON_S)
+        return frozenset(admin.partition_counts_of(admin.admin(kafka), timeout_s=SOON_S))
+    except (ConfigurationError, TransientError):
+        return None
+
+
 def newest(kafka: Kafka, connector: str, topic: str, limit: int) -> list[Letter]:
-    """The last dead letters of a connector, the newest first.
+    """The last dead letters of a connector, the newest first: by their offsets, as records keep their old times.
 
     Args:
         kafka: the cluster.
@@ -156,7 +166,7 @@ def newest(kafka: Kafka, connector: str, topic: str, limit: int) -> list[Letter]
         starts = {at: max(begins[at], end - step) for at, end in ends.items()}
         found = [each for each in _read(kafka, starts, ends) if each.connector in (None, connector)]
         if len(found) >= limit or starts == begins:
-            return sorted(found, key=lambda each: (each.timestamp_ms, each.at.offset), reverse=True)[:limit]
+            return sorted(found, key=lambda each: (each.at.offset, each.timestamp_ms), reverse=True)[:limit]
         step *= 8
 
 

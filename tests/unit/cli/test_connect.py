@@ -15,9 +15,14 @@ from deltaworks.cli import app as cli
 from deltaworks.cli import listings, stack
 from deltaworks.config import Values
 from deltaworks.connect import states
+from deltaworks.connectors import dead_letters, resends
+from deltaworks.connectors.dead_letters import Letter
 from deltaworks.control.connector_book import ConnectorBook, Desired
+from deltaworks.errors import KafkaReadError
+from deltaworks.kafka import admin
+from deltaworks.topology.records import Coordinates
 from tests.support.connector_book import BookInMemory
-from tests.support.fake_connect import FILE_SOURCE, POSTGRES, FakeConnect, Refused, fake_connect
+from tests.support.fake_connect import FILE_SOURCE, JDBC, POSTGRES, FakeConnect, Refused, fake_connect
 
 CDC = """\
 from deltaworks.connect import DebeziumPostgres
@@ -53,6 +58,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeConnec
     monkeypatch.setattr(states, "_SETTLE_S", 0.0)
     monkeypatch.setattr(states, "_ASK_S", 0.02)
     with fake_connect() as made:
+        monkeypatch.setattr(admin, "cluster_id", away)
         table = Values.table
         monkeypatch.setattr(
             Values,
@@ -72,6 +78,10 @@ def call(fake: FakeConnect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         return int(ended.value.code or 0), shown.out, shown.err
 
     return called
+
+
+def away(*_: object, **__: object) -> str:
+    raise KafkaReadError("The broker does not answer.")
 
 
 def test_a_plan_shows_what_would_change_and_changes_nothing(fake: FakeConnect, call: Call) -> None:
@@ -192,6 +202,117 @@ def test_status(fake: FakeConnect, call: Call) -> None:
     assert printed.connectors[0].worker == "127.0.0.1:8083"
     assert [each.name for each in one.connectors] == ["orders_cdc"]
     assert "did you mean 'lines'?" in call("status", "line")[2]
+
+
+SINK = {
+    "connector.class": JDBC,
+    "topics": "orders",
+    "errors.deadletterqueue.topic.name": "orders_failed",
+    "errors.deadletterqueue.context.headers.enable": "true",
+}
+LETTER = Letter(
+    at=Coordinates("orders_failed", 0, 4),
+    record=Coordinates("orders", 1, 41),
+    timestamp_ms=1_700_000_000_000,
+    key=b"k",
+    value=b"\xff{",
+    headers=(("h", b"1"),),
+    connector="orders_sink",
+    stage="VALUE_CONVERTER",
+    error_class="DataException",
+    message="no JSON\nat all",
+)
+
+
+@pytest.fixture
+def lettered(fake: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A sink with dead letters; what is sent of them."""
+    sent: list[str] = []
+
+    def send(settings: object, planned: resends.Resend, by: str, report: Callable[[int], None]) -> int:
+        assert " at " in by
+        sent.extend(each.name for each in planned.records)
+        return len(planned.records)
+
+    fake.add("orders_sink", SINK)
+    fake.add("lines", LINES)
+    monkeypatch.setattr(admin, "cluster_id", lambda kafka, timeout_s: fake.cluster)
+    monkeypatch.setattr(admin, "record_counts", lambda *_, since_ms, timeout_s: {"orders_failed": (5, 2)})
+    monkeypatch.setattr(dead_letters, "newest", lambda kafka, name, topic, limit: [LETTER][:limit])
+    monkeypatch.setattr(dead_letters, "end_of", lambda kafka, topic: {})
+    monkeypatch.setattr(dead_letters, "every", lambda kafka, name, topic, ends: iter([LETTER]))
+    monkeypatch.setattr(resends, "send", send)
+    return sent
+
+
+def test_dead_letters_of_sinks_are_counted_and_listed(lettered: list[str], call: Call) -> None:
+    code, shown, _ = call("dead-letters")
+    assert code == exits.OK
+    assert ["orders_sink", "orders_failed", "5", "2"] in [line.split() for line in shown.splitlines()]
+    assert "lines" not in shown and "orders-1@41" not in shown
+
+    shown = " ".join(call("dead-letters", "orders_sink")[1].split())
+    for told in ("orders_failed-0@4", "orders-1@41", "VALUE_CONVERTER", "DataException", "no JSON", "\\xff{"):
+        assert told in shown
+    assert "at all" not in shown
+
+    printed = msgspec.json.decode(call("dead-letters", "orders_sink", "--json")[1], type=listings.SinkLetters)
+    assert [(each.connector, each.total, each.recent) for each in printed.counts] == [("orders_sink", 5, 2)]
+    (letter,) = printed.letters
+    assert (letter.letter, letter.record, letter.key, letter.again) == ("orders_failed-0@4", "orders-1@41", "k", False)
+    assert letter.value == {"base64": "/3s="}
+
+
+def test_dead_letters_beside_the_states(
+    lettered: list[str], fake: FakeConnect, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [line.split() for line in call("status")[1].splitlines()]
+    assert ["orders_sink", "source", "RUNNING", "127.0.0.1:8083", "5"] in rows
+    assert ["lines", "source", "RUNNING", "127.0.0.1:8083"] in rows
+    printed = msgspec.json.decode(call("status", "--json")[1], type=listings.Connectors)
+    assert [(each.name, each.dead_letters) for each in printed.connectors] == [("lines", None), ("orders_sink", 5)]
+
+    monkeypatch.setattr(admin, "cluster_id", away)
+    code, shown, _ = call("status")
+    assert code == exits.OK and "note: dead letters are not counted" in shown
+
+
+def test_a_connector_without_dead_letters_says_how_to_get_some(lettered: list[str], call: Call) -> None:
+    for command in (["dead-letters", "lines"], ["resend", "lines", "--all"]):
+        code, _, told = call(*command)
+        assert code == exits.CONFIG and 'dead_letters="lines_failed"' in told
+
+
+def test_resend_asks_says_what_and_sends_each(lettered: list[str], call: Call) -> None:
+    code, _, told = call("resend", "orders_sink", "--all")
+    assert code == exits.CONFIG and "--yes sends without asking" in told
+    code, shown, _ = call("resend", "orders_sink", "--all", "--dry-run")
+    assert code == exits.OK and "1 dead letters of orders_sink can be sent again" in shown
+    assert lettered == []
+
+    code, shown, _ = call("resend", "orders_sink", "--offset", "orders_failed-0@4", "--yes")
+    assert code == exits.OK and "1 sent" in shown and "Streams that read orders skip them" in " ".join(shown.split())
+    assert lettered == ["orders-1@41"]
+    printed = msgspec.json.decode(
+        call("resend", "orders_sink", "--all", "--yes", "--json")[1], type=listings.SinkResent
+    )
+    assert (printed.planned, printed.sent, printed.topics, printed.topic) == (1, 1, ["orders"], "orders_failed")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "Nothing, or too much, says what to send"),
+        (["--all", "--offset", "orders_failed-0@4"], "Nothing, or too much, says what to send"),
+        (["--offset", "4"], "names no record; expected TOPIC-PARTITION@OFFSET"),
+        (["--offset", "orders_failed-0@5"], "orders_failed-0@5 is no dead letter of orders_sink"),
+    ],
+)
+def test_resend_refuses_what_it_cannot_do(lettered: list[str], call: Call, options: list[str], told: str) -> None:
+    code, _, said = call("resend", "orders_sink", "--yes", *options)
+
+    assert code == exits.CONFIG and told in said
+    assert lettered == []
 
 
 def test_restart_of_all_of_what_has_failed_and_of_a_task(fake: FakeConnect, call: Call) -> None:

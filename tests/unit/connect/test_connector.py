@@ -76,6 +76,13 @@ def test_references_are_those_of_config_providers(reference: Any, written: str) 
     assert expression(reference, "here") == written
 
 
+def test_a_connection_of_airflow_is_no_place_for_workers_to_read() -> None:
+    told = refused(secrets={"database.password": {"airflow": "shop_db", "field": "password"}})
+
+    assert "is in a connection of Airflow, which the workers of Kafka Connect cannot read" in told
+    assert '{"env": "NAME"}' in told and "shop_db" not in told
+
+
 @pytest.mark.parametrize(
     "reference",
     [

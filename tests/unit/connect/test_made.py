@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -187,6 +188,7 @@ def test_files() -> None:
 
     assert (source["file"], source["topic"], source["batch.size"]) == ("/data/lines.txt", "lines", "100")
     assert (sink["topics"], sink["a"]) == ("a,b", "1")
+    assert not [each for each in sink if each.startswith("errors.")]
     assert source["value.converter"] == sink["value.converter"] == "org.apache.kafka.connect.storage.StringConverter"
 
 
@@ -204,6 +206,24 @@ def test_files() -> None:
 def test_arguments_that_do_not_fit_are_refused(make: Callable[[], Connector], told: str) -> None:
     with pytest.raises(TypeError, match=told):
         make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(FileSink, file="/data/out.txt"),
+        partial(JdbcSink, url="jdbc:postgresql://db/shop", user="w", password=PW),
+    ],
+)
+def test_sinks_keep_records_that_fail_with_the_error_in_headers(make: Callable[..., Connector]) -> None:
+    made = make(name="s", topics=["a"], dead_letters="s_failed", dead_letters_replication=2).properties
+
+    assert {name: value for name, value in made.items() if name.startswith("errors.")} == {
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": "s_failed",
+        "errors.deadletterqueue.topic.replication.factor": "2",
+        "errors.deadletterqueue.context.headers.enable": "true",
+    }
 
 
 def test_sinks_read_topics_and_delete_by_key() -> None:

@@ -41,7 +41,7 @@ def api(fake: FakeConnect) -> Iterator[ConnectApi]:
         yield made
 
 
-def planned(api: ConnectApi, *connectors: Connector, **options: bool) -> Plan:
+def planned(api: ConnectApi, *connectors: Connector, **options: Any) -> Plan:
     return planning.plan({each.name: each for each in connectors}, api, **options)
 
 
@@ -206,6 +206,24 @@ def test_undefined_settings_are_notes_where_they_are_allowed(fake: FakeConnect, 
 
     assert problems(plan) == []
     assert [note.setting for note in plan.notes] == ["tabel.include.list", "odd"]
+
+
+def test_a_topic_that_a_sink_misspells_is_a_problem_and_one_that_may_come_is_none(
+    fake: FakeConnect, api: ConnectApi
+) -> None:
+    found = planned(api, sink(), topics={"cdc.order", "other"})
+    assert problems(found) == ["orders_sink: topics: there is no topic 'cdc.orders'; did you mean 'cdc.order'?"]
+    with pytest.raises(ConfigurationError, match="so nothing was changed"):
+        found.require_sound()
+
+    later = planned(api, sink(), topics={"other"})
+    assert problems(later) == []
+    assert [str(each) for each in later.notes if each.setting == "topics"] == [
+        "orders_sink: topics: there is no topic 'cdc.orders' yet: nothing is read until it is there"
+    ]
+    for topics in ({"cdc.orders", "cdc.order"}, None):
+        assert not [each for each in planned(api, sink(), topics=topics).notes if each.setting == "topics"]
+    assert problems(planned(api, sink(), topics={"cdc.order"}, undefined=True)) == []
 
 
 def test_what_the_class_defines_as_a_password_must_be_a_reference(

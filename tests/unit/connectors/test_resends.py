@@ -139,9 +139,7 @@ def test_each_is_sent_once_though_it_is_a_letter_twice(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("point", ["resends.noted", "resends.before_commit", "resends.committed"])
-def test_each_is_sent_once_though_the_sender_is_killed(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
+def test_each_is_sent_once_though_the_sender_is_killed(desk: Desk, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     monkeypatch.setattr(sending_again, "PER_TRANSACTION", 2)
     desk.fail(*(letter(at, at) for at in range(5)))
     desk.kill_at = point
@@ -196,7 +194,7 @@ def test_a_home_that_does_not_know_what_was_sent_sends_nothing(desk: Desk, tmp_p
 
     desk.settings = replace(desk.settings, home=tmp_path / "another")
     assert desk.plan().count == 1
-    with pytest.raises(ConfigurationError, match="were sent again before, and .* does not say which") as refused:
+    with pytest.raises(ConfigurationError, match=r"were sent again before, and .* does not say which") as refused:
         desk.send()
     assert "delete the topic __deltaworks-connect.shop_sink-resends" in str(refused.value)
     assert len(desk.records()) == 1
