@@ -405,11 +405,17 @@ def record_counts(
     if not places:
         return {}
     specs = OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.for_timestamp(since_ms)
-    try:
-        asked = [client.list_offsets(dict.fromkeys(places, spec), request_timeout=timeout_s) for spec in specs]
-        begins, ends, first = ({at: each.result().offset for at, each in answer.items()} for answer in asked)
-    except KafkaException as error:
-        raise KafkaReadError(f"Offsets of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
+    deadline = clock.ticks_s() + timeout_s
+    while True:
+        try:
+            asked = [client.list_offsets(dict.fromkeys(places, spec), request_timeout=timeout_s) for spec in specs]
+            begins, ends, first = map(listed, asked)
+            break
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_LEADER_YET or clock.ticks_s() > deadline:
+                told = error.args[0].str()
+                raise KafkaReadError(f"Offsets of {', '.join(topics)} cannot be read: {told}.") from error
+            time.sleep(_POLL_S)
     found: dict[str, tuple[int, int]] = {}
     for at in places:
         everything, recent = found.get(at.topic, (0, 0))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from deltaworks.connect.api import ConnectApi
 from deltaworks.connectors import dead_letters
 from deltaworks.connectors.dead_letters import PREFIX, SOON_S, Count, counts_soon, decoded, topic_of
-from deltaworks.errors import ConfigurationError, KafkaReadError
+from deltaworks.errors import ConfigurationError, KafkaReadError, KafkaTopicError
 from deltaworks.kafka import admin
 from deltaworks.topology.records import Coordinates
 from deltaworks.topology.resend import HEADER, SentAgain
@@ -168,3 +170,59 @@ def test_another_cluster_than_that_of_connect_is_refused(fake: FakeConnect, monk
         with pytest.raises(ConfigurationError, match=f"works with the cluster {fake.cluster}; .* leads to ours"):
             dead_letters.require_cluster("kafka:9092", api)
         assert counts_soon("kafka:9092", api, {"b": SINK}) is None
+
+
+class Reader:
+    """A consumer of a topic of dead letters, which begins at offset 4."""
+
+    def __init__(self, owners: list[str]) -> None:
+        self._owners, self._at = owners, 0
+        self.read = 0
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        (place,) = places
+        self._at = place.offset
+
+    def poll(self, timeout: float) -> Any:
+        self.read += 1
+        offset, self._at = self._at, self._at + 1
+        message = Message(*said(**{"connector.name": self._owners[offset - 4], "offset": str(offset)}))
+        return SimpleNamespace(
+            error=lambda: None,
+            **{each: getattr(message, each) for each in ("topic", "partition", "timestamp", "key", "value", "headers")},
+            offset=lambda: offset,
+        )
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_the_newest_of_a_connector_are_found_behind_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = ["orders_sink", "other", "orders_sink", *["other"] * 20]
+    made: list[Reader] = []
+
+    def reader(kafka: object) -> Reader:
+        made.append(Reader(owners))
+        return made[-1]
+
+    monkeypatch.setattr(dead_letters, "reader", reader)
+    monkeypatch.setattr(admin, "begin_offsets", lambda *_: {("failed", 0): 4})
+    monkeypatch.setattr(admin, "end_offsets", lambda *_: {("failed", 0): 4 + len(owners)})
+
+    def found(limit: int) -> list[int]:
+        newest = dead_letters.newest("kafka:9092", "orders_sink", "failed", limit)
+        return [each.record.offset for each in newest if each.record is not None]
+
+    assert (found(1), [each.read for each in made]) == ([6], [1, 8, 23]), "it reads no more than it has to"
+    assert found(5) == [6, 4]
+    every = dead_letters.every("kafka:9092", "orders_sink", "failed", {("failed", 0): 6})
+    assert [each.at.offset for each in every] == [4]
+
+
+def test_a_topic_that_is_not_there_yet_says_who_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> object:
+        raise KafkaTopicError("There is no topic 'failed' at kafka:9092.")
+
+    monkeypatch.setattr(admin, "begin_offsets", missing)
+    with pytest.raises(KafkaTopicError, match="no topic 'failed' of dead letters yet"):
+        dead_letters.end_of("kafka:9092", "failed")

@@ -48,3 +48,49 @@ def test_another_error_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KafkaReadError, match="cannot be read"):
         admin.end_offsets("broker:1", ["words"])
     assert broker.questions == 1
+
+
+class Full:
+    """A broker with a topic of two partitions; its offsets by what is asked for."""
+
+    OFFSETS = ({0: 2, 1: 0}, {0: 10, 1: 4}, {0: 7, 1: -1})
+    """The first ones, the ends, and the first ones since a time: in partition 1, there is none."""
+
+    def __init__(self, first_error: int | None = None) -> None:
+        self.questions, self._error = 0, first_error
+
+    def list_topics(self, timeout: float) -> Any:
+        topic = SimpleNamespace(partitions={0: None, 1: None}, error=None)
+        return SimpleNamespace(topics={"failed": topic}, cluster_id="ours")
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, Any], request_timeout: float
+    ) -> dict[TopicPartition, Future[Any]]:
+        futures: dict[TopicPartition, Future[Any]] = {at: Future() for at in wanted}
+        for at, future in futures.items():
+            if self._error is not None:
+                future.set_exception(KafkaException(KafkaError(self._error, "no")))
+            else:
+                future.set_result(SimpleNamespace(offset=self.OFFSETS[self.questions % 3][at.partition]))
+        self.questions += 1
+        if self.questions == 3:
+            self._error = None
+        return futures
+
+
+@pytest.mark.parametrize("first_error", [None, KafkaError._NOENT])
+def test_records_are_counted_by_offsets(monkeypatch: pytest.MonkeyPatch, first_error: int | None) -> None:
+    monkeypatch.setattr(admin, "admin", lambda _: Full(first_error))
+
+    assert admin.record_counts("broker:1", ["failed", "gone"], since_ms=1) == {"failed": (12, 3)}
+    assert admin.record_counts("broker:1", ["gone"], since_ms=1) == {}
+    assert admin.cluster_id("broker:1") == "ours"
+
+
+def test_counts_that_a_broker_refuses_are_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Full(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    monkeypatch.setattr(admin, "admin", lambda _: broker)
+
+    with pytest.raises(KafkaReadError, match="Offsets of failed cannot be read"):
+        admin.record_counts("broker:1", ["failed"], since_ms=1)
+    assert broker.questions == 3
