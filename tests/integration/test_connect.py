@@ -17,11 +17,15 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 
 from deltaworks.config import Reference
 from deltaworks.connect import FileSink, planning
 from deltaworks.connect.api import ConnectApi
+from deltaworks.connect.connector import text_of
+from deltaworks.connect.options import dead_letters_of
 from deltaworks.connect.project import Loaded, load
+from deltaworks.connectors import dead_letters, resends
 from deltaworks.connectors.overview import overview
 from deltaworks.connectors.supervision import Decision, supervise
 from deltaworks.connectors.watch import watch
@@ -30,11 +34,13 @@ from deltaworks.control.connector_book import ConnectorBook
 from deltaworks.control.incident_book import IncidentBook
 from deltaworks.control.policy import RestartPolicy
 from deltaworks.errors import ConfigurationError, StackError
-from deltaworks.kafka.admin import partition_counts
+from deltaworks.kafka.admin import TopicSpec, create_topics, partition_counts
+from deltaworks.kafka.clients import make
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import connect, ports
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
+from deltaworks.topology.records import Coordinates
 from tests.integration.control.conftest import running as registry_server
 from tests.support import polling
 from tests.support.live_stack import await_restart, free_pair, kill_component, listening, read_all
@@ -454,3 +460,85 @@ def forget(settings: Settings, name: str) -> None:
     until(lambda: client(settings)("DELETE", f"/connectors/{name}").status == 204)
     for file in (settings.jobs / "connectors").glob(f"{name}.*"):
         file.unlink()
+
+
+def test_records_that_fail_are_dead_letters_and_come_again_once_after_a_repair(
+    running: Settings, tmp_path: Path
+) -> None:
+    """Lines that are no JSON fail in a sink that takes them for JSON; then somebody corrects its converter."""
+    rest, target = client(running), tmp_path / "out.txt"
+    told = Settings.from_environment({"DELTAWORKS_HOME": str(running.home)}, cwd=running.home)
+    settings = replace(running, values=told.values)
+    create_topics(running.cluster, [TopicSpec(name="lettered", partitions=2)])
+    json_of_lines = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
+        "tasks.max": "1",
+        "topics": "lettered",
+        "file": str(target),
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+        **{name: text_of(value) for name, value in dead_letters_of("lettered_failed", 1).items()},
+    }
+    start(rest, "lettering", json_of_lines)
+    write(running, "lettered", 1, (b"k", b"7", []), (b"k", b"no {", [("own", b"1")]), (None, b"\xff{", []))
+    until(lambda: counted(settings, "lettering") == 2)
+    until(lambda: target.read_text() == "7\n")
+
+    with ConnectApi.of(settings) as api:
+        (count,) = dead_letters.counts(settings.cluster, {"lettering": json_of_lines})
+        assert (count.topic, count.total, count.recent) == ("lettered_failed", 2, 2)
+        assert dead_letters.counts_soon(settings.cluster, api, {"lettering": json_of_lines}) == {"lettering": 2}
+        second, first = dead_letters.newest(settings.cluster, "lettering", "lettered_failed", 20)
+        assert (first.record, second.record) == (Coordinates("lettered", 1, 1), Coordinates("lettered", 1, 2))
+        assert (first.key, first.value, first.headers) == (b"k", b"no {", (("own", b"1"),))
+        assert (second.key, second.value, second.headers) == (None, b"\xff{", ())
+        assert (first.connector, first.stage) == ("lettering", "VALUE_CONVERTER")
+        assert first.executor == "org.apache.kafka.connect.json.JsonConverter"
+        assert first.error_class == "org.apache.kafka.connect.errors.DataException"
+        assert first.message.startswith("Converting byte[] to Kafka Connect data failed")
+
+        # it fails again as long as nobody has corrected it
+        planned = resends.plan(settings, api, "lettering", [first.at])
+        assert (planned.count, resends.send(settings, planned, by="ann")) == (1, 1)
+        until(lambda: counted(settings, "lettering") == 3)
+        again = dead_letters.newest(settings.cluster, "lettering", "lettered_failed", 1)[0]
+        assert again.again and again.record is not None and again.record.offset > 2
+        assert {name for name, _ in again.headers} == {"own", "__deltaworks.sent_again"}
+
+        texts = {**json_of_lines, "value.converter": "org.apache.kafka.connect.storage.StringConverter"}
+        api.stop("lettering")  # or its task would take what comes next for JSON, too
+        until(lambda: rest.states("lettering") == ["STOPPED"])
+        assert rest("PUT", "/connectors/lettering/config", texts).status == 200
+        api.resume("lettering")
+        until(lambda: rest.states("lettering") == ["RUNNING", "RUNNING"])
+        write(running, "lettered", 1, (b"k", b"after", []))
+        until(lambda: target.read_text() == "7\nafter\n")
+        planned = resends.plan(settings, api, "lettering")
+        assert sorted((each.count, each.again, each.stays) for each in planned.groups) == [
+            (1, 0, "sent before"),
+            (2, 1, None),
+        ]
+        assert resends.send(settings, planned, by="ann") == 2
+        assert resends.send(settings, planned, by="ann") == 0
+
+    until(lambda: target.read_text().count("\n") >= 4)
+    assert sorted(target.read_bytes().decode(errors="replace").splitlines()) == ["7", "after", "no {", "\ufffd{"]
+    sent = [each for each in read_all(running.cluster, "lettered") if each.headers() and each.value() != b"no {"]
+    assert [(each.key(), each.value(), each.partition()) for each in sent] == [(None, b"\xff{", 1)]
+    assert counted(settings, "lettering") == 3
+    assert rest("DELETE", "/connectors/lettering").status == 204
+
+
+def counted(settings: Settings, name: str) -> int:
+    """How many dead letters its topic holds."""
+    (found,) = dead_letters.counts(settings.cluster, {name: config_of(client(settings), name) or {}}) or (None,)
+    return 0 if found is None else found.total
+
+
+def write(settings: Settings, topic: str, partition: int, *records: tuple[bytes | None, bytes, Any]) -> None:
+    """Keys, values and headers."""
+    producer = make(Producer, settings.cluster, {})
+    for key, value, headers in records:
+        producer.produce(topic, value, key, partition, headers=headers)
+    assert producer.flush(30) == 0

@@ -13,7 +13,6 @@ from deltaworks.cli.console import (
     AsJson,
     Steps,
     bytes_text,
-    first_line,
     out,
     print_json,
     print_table,
@@ -366,7 +365,7 @@ def _places(given: Sequence[str]) -> set[Coordinates]:
 def _show_letters(letters: Sequence[Letter]) -> None:
     print_table(
         "The newest",
-        ("dead letter", "record", "time (UTC)", "key", "value", "stage", "error", "message"),
+        ("dead letter", "record", "time (UTC)", "key", "value", "stage", "error", "why"),
         (
             (
                 each.at.name,
@@ -375,8 +374,8 @@ def _show_letters(letters: Sequence[Letter]) -> None:
                 bytes_text(each.key, _SHORT),
                 bytes_text(each.value, _SHORT),
                 each.stage,
-                each.error_class,
-                shortened(first_line(each.message), _TEXT),
+                each.error_class.rpartition(".")[2],
+                shortened(each.why, _TEXT),
             )
             for each in letters
         ),
@@ -485,15 +484,14 @@ def _show_failures(found: Sequence[Status]) -> None:
 
 
 def _state_rows(status: Status, letters: int | None = None) -> list[tuple[object, ...]]:
-    from deltaworks.connect.states import first_line as first_line_of
+    from deltaworks.connect.states import first_line
 
     rows: list[tuple[object, ...]] = [
         (status.name, status.type, "", _state(status.connector.state), status.connector.worker_id,
-         "" if letters is None else letters, first_line_of(status.connector.trace) or "")
+         "" if letters is None else letters, first_line(status.connector.trace) or "")
     ]  # fmt: skip
     return rows + [
-        ("", "", task.id, _state(task.state), task.worker_id, "", first_line_of(task.trace) or "")
-        for task in status.tasks
+        ("", "", task.id, _state(task.state), task.worker_id, "", first_line(task.trace) or "") for task in status.tasks
     ]
 
 

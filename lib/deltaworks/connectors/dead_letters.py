@@ -27,6 +27,7 @@ from deltaworks.topology.resend import header_of
 
 TOPIC, HEADERS = "errors.deadletterqueue.topic.name", "errors.deadletterqueue.context.headers.enable"
 PREFIX = "__connect.errors."
+_CAUSED_BY = "Caused by: "
 RECENT = timedelta(days=1)
 SOON_S = 1.0
 """How long a listing waits for each answer of the broker."""
@@ -66,6 +67,13 @@ class Letter:
             return _EPOCH + timedelta(milliseconds=self.timestamp_ms) if self.timestamp_ms >= 0 else None
         except OverflowError:
             return None
+
+    @property
+    def why(self) -> str:
+        """The message, and the last cause behind it, in one line."""
+        causes = [line for line in self.stacktrace.splitlines() if line.startswith(_CAUSED_BY)]
+        own = self.message.strip().partition("\n")[0]
+        return f"{own} {causes[-1].removeprefix(_CAUSED_BY)}".strip() if causes else own
 
     @property
     def again(self) -> bool:

@@ -112,6 +112,14 @@ def test_a_message_shows_no_password_and_one_that_failed_again_says_so() -> None
     assert letter.again
 
 
+def test_why_it_failed_is_the_message_and_what_is_behind_it() -> None:
+    trace = "x.DataException: no JSON:\n\tat x\nCaused by: y.A: a\n\tat y\nCaused by: z.B: line 1, column 5\n\tat z\n"
+    behind = decoded(Message(*said(**{"exception.message": "no JSON:\nat all", "exception.stacktrace": trace})))  # type: ignore[arg-type]
+
+    assert behind.why == "no JSON: z.B: line 1, column 5"
+    assert decoded(Message(*said())).why == "no JSON"  # type: ignore[arg-type]
+
+
 def test_a_time_that_no_calendar_has_is_none() -> None:
     letter = decoded(Message())  # type: ignore[arg-type]
 
