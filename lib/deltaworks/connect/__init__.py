@@ -15,14 +15,16 @@ connector = DebeziumPostgres(
 )
 ```
 
-`connector.py` is the connector, `debezium.py`, `jdbc.py`, `search.py`, `storage.py` and `file_streams.py` make ones of
-common classes, `published.py` has the settings that others have published, and
-`secrets.py` says what is a secret and how it is referred to. `project.py` finds and loads the files. `checks.py` needs
-no worker; `validation.py` asks one. `planning.py` compares files with the cluster and applies them; `states.py` is what
-connectors and tasks do now. `api.py` is the client of Connect's REST interface, `answers.py` what that says. Nothing
-here prints. What needs the registry is in `deltaworks.connectors`.
+`connector.py` is the connector; `debezium.py`, `jdbc.py`, `search.py`, `storage.py` and `file_streams.py` make ones of
+common classes; `published.py` has the settings that others have published. `chains.py` has transforms and predicates,
+which `transforms.py` makes of typed arguments, and `converters.py` the names of converters. `secrets.py` says what is a
+secret and how it is referred to. `project.py` finds and loads the files. `checks.py` needs no worker; `validation.py`
+asks one. `planning.py` compares files with the cluster and applies them; `states.py` is what connectors and tasks do
+now. `api.py` is the client of Connect's REST interface, `answers.py` what that says. Nothing here prints. What needs the
+registry is in `deltaworks.connectors`.
 """
 
+from deltaworks.connect.chains import Predicate, Transform
 from deltaworks.connect.connector import Connector
 from deltaworks.connect.debezium import (
     CaptureOptions,
@@ -35,19 +37,67 @@ from deltaworks.connect.file_streams import FileSink, FileSource
 from deltaworks.connect.jdbc import JdbcSink
 from deltaworks.connect.search import ElasticsearchSink, OpenSearchSink
 from deltaworks.connect.storage import HdfsSink, S3Sink
+from deltaworks.connect.transforms import (
+    Cast,
+    ChangeHeaders,
+    DropHeaders,
+    ExtractField,
+    ExtractNewRecordState,
+    Filter,
+    Flatten,
+    HasHeaderKey,
+    HeaderFrom,
+    HoistField,
+    InsertField,
+    InsertHeader,
+    MaskField,
+    RecordIsTombstone,
+    RegexRouter,
+    ReplaceField,
+    SetSchemaMetadata,
+    TimestampConverter,
+    TimestampRouter,
+    TopicNameMatches,
+    TransformOptions,
+    ValueToKey,
+)
 
 __all__ = [
     "CaptureOptions",
+    "Cast",
+    "ChangeHeaders",
     "Connector",
     "DebeziumMariaDb",
     "DebeziumMongoDb",
     "DebeziumMySql",
     "DebeziumPostgres",
+    "DropHeaders",
     "ElasticsearchSink",
+    "ExtractField",
+    "ExtractNewRecordState",
     "FileSink",
     "FileSource",
+    "Filter",
+    "Flatten",
+    "HasHeaderKey",
     "HdfsSink",
+    "HeaderFrom",
+    "HoistField",
+    "InsertField",
+    "InsertHeader",
     "JdbcSink",
+    "MaskField",
     "OpenSearchSink",
+    "Predicate",
+    "RecordIsTombstone",
+    "RegexRouter",
+    "ReplaceField",
     "S3Sink",
+    "SetSchemaMetadata",
+    "TimestampConverter",
+    "TimestampRouter",
+    "TopicNameMatches",
+    "Transform",
+    "TransformOptions",
+    "ValueToKey",
 ]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
+from deltaworks.connect import converters
+from deltaworks.connect.chains import Transform, settings_of
+from deltaworks.connect.converters import Converter
 from deltaworks.connect.secrets import FORMS, Reference, expression, holds_password, is_secret, refers
+from deltaworks.connect.values import Value, is_text, is_value, text_of
 from deltaworks.errors import ConfigurationError
 from deltaworks.names import CONNECTOR
 
-Value: TypeAlias = str | int | float | bool
-"""Of a setting. Connect has texts only: `True` is sent as `true`, 1.5 as `1.5`."""
 OnDrift: TypeAlias = Literal["show", "repair"]
 """What happens when file and cluster differ: it is shown, or the file is applied."""
 NAME, CLASS, TASKS_MAX = "name", "connector.class", "tasks.max"
@@ -44,9 +45,16 @@ class Connector:
             config provider, or `"${...}"`.
         on_drift: what `streams__reconcile` does when the connector in the cluster is not as the file says: `show`
             tells people, `repair` applies the file once it passes all checks. A connector as JSON has `show`.
+        transforms: what happens to each record between connector and Kafka, in this order; see `Transform`.
+        key_converter: how keys are bytes in Kafka: `json`, `json-with-schema`, `string`, `bytes`, or a class; None: as
+            the workers do it.
+        value_converter: likewise for values.
+
+    `config` wins over what these last three say.
 
     Raises:
-        ConfigurationError: a name, value or reference cannot be used, or a secret is written as text.
+        ConfigurationError: a name, value or reference cannot be used, transforms do not fit together, or a secret is
+            written as text.
     """
 
     name: str
@@ -55,20 +63,26 @@ class Connector:
     tasks_max: int | None = 1
     secrets: Mapping[str, Reference] = field(default_factory=dict)
     on_drift: OnDrift = "show"
+    transforms: Sequence[Transform] = ()
+    key_converter: Converter | None = None
+    value_converter: Converter | None = None
 
     def __post_init__(self) -> None:
-        if not _is_text(self.name):
+        if not is_text(self.name):
             raise ConfigurationError(f"name={self.name!r} is no text.", hint='Connector(name="orders_cdc", ...)')
         CONNECTOR.checked(self.name)
-        if not _is_text(self.class_):
+        if not is_text(self.class_):
             raise self._wrong("has no class", 'class_="io.debezium.connector.postgresql.PostgresConnector"')
         is_number = isinstance(self.tasks_max, int) and not isinstance(self.tasks_max, bool)
         if self.tasks_max is not None and not (is_number and self.tasks_max >= 1):
             raise self._wrong(f"has tasks_max={self.tasks_max!r}", "a whole number above 0")
         if self.on_drift not in get_args(OnDrift):
             raise self._wrong(f"has on_drift={self.on_drift!r}", f"one of {', '.join(get_args(OnDrift))}")
-        for setting, value in self.config.items():
+        object.__setattr__(self, "transforms", tuple(self.transforms))
+        settings = self._settings()
+        for setting, value in settings.items():
             self._check(setting, value)
+        self._require_all_transforms()
         for setting, reference in self.secrets.items():
             if setting in self.config:
                 raise self._wrong(f"has '{setting}' in config= and in secrets=", "leave it out of config=")
@@ -82,12 +96,30 @@ class Connector:
         own = {NAME: self.name, CLASS: self.class_}
         if self.tasks_max is not None:
             own[TASKS_MAX] = str(self.tasks_max)
-        plain = {setting: text_of(value) for setting, value in self.config.items()}
+        plain = {setting: text_of(value) for setting, value in self._settings().items()}
         return own | plain | {setting: expression(each, setting) for setting, each in self.secrets.items()}
+
+    def _settings(self) -> dict[str, Value]:
+        """`config`, and of converters and transforms what it does not say itself."""
+        added = converters.settings_of(self.name, self.key_converter, self.value_converter)
+        added |= settings_of(self.name, self.transforms)
+        return {**self.config, **{setting: value for setting, value in added.items() if setting not in self.config}}
+
+    def _require_all_transforms(self) -> None:
+        for kind in ("transforms", "predicates"):
+            if kind not in self.config:
+                continue
+            own = str(settings_of(self.name, self.transforms).get(kind, ""))
+            listed = [each.strip() for each in str(self.config[kind]).split(",")]
+            if missing := [each for each in own.split(",") if each and each not in listed]:
+                raise self._wrong(
+                    f"has '{kind}' in config= without {', '.join(map(repr, missing))}, which it has as well",
+                    f"leave '{kind}' out of config=, and write all of them in transforms=",
+                )
 
     def _check(self, setting: object, value: object) -> None:
         """Raises `ConfigurationError` if a setting cannot be sent, or is a secret. The error never has its value."""
-        if not isinstance(setting, str) or not _is_text(setting):
+        if not isinstance(setting, str) or not is_text(setting):
             raise self._wrong(f"has a setting {setting!r}", "settings are named by texts")
         if setting in _ARGUMENTS:
             raise self._wrong(f"has '{setting}' in its settings", f"{_ARGUMENTS[setting]} is for it")
@@ -104,17 +136,3 @@ class Connector:
 
     def _wrong(self, what: str, hint: str) -> ConfigurationError:
         return ConfigurationError(f"Connector '{self.name}' {what}.", hint=hint)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def is_value(value: object) -> bool:
-    """Whether Connect can have it as the value of a setting."""
-    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
-
-
-def text_of(value: Value) -> str:
-    """A value as Connect gets it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

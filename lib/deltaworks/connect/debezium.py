@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Literal, TypedDict, Unpack
 
-from deltaworks.connect.connector import Connector, OnDrift, Value
-from deltaworks.connect.options import JSON_CONVERTER, given, listed, milliseconds, require_known
+from deltaworks.connect.chains import Transform
+from deltaworks.connect.connector import Connector, OnDrift
+from deltaworks.connect.converters import Converter, require_one_way
+from deltaworks.connect.options import given, listed, milliseconds, require_known
 from deltaworks.connect.secrets import Reference
+from deltaworks.connect.transforms import ExtractNewRecordState, RegexRouter, require_source
+from deltaworks.connect.values import Value
 
 POSTGRES = "io.debezium.connector.postgresql.PostgresConnector"
 MARIADB = "io.debezium.connector.mariadb.MariaDbConnector"
 MYSQL = "io.debezium.connector.mysql.MySqlConnector"
 MONGODB = "io.debezium.connector.mongodb.MongoDbConnector"
-_ROW = "io.debezium.transforms.ExtractNewRecordState"
 _DOCUMENT = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
-_ROUTER = "org.apache.kafka.connect.transforms.RegexRouter"
 _ADDED_FIELDS = ("op", "ts_ms", "source.ts_ms")
 _SLOT_CHARACTERS = 63
 Decimals = Literal["precise", "string", "double"]
@@ -59,6 +62,12 @@ class CaptureOptions(TypedDict, total=False):
     """Keys and values are JSON without a schema in each record, which `Json(Order)` reads."""
     exactly_once: bool
     """Each change is written once, also if a worker dies; the workers need `exactly.once.source.support=enabled`."""
+    transforms: Sequence[Transform]
+    """What happens to each record, in this order, after `unwrap` and `topics`; what reads changes goes before them."""
+    key_converter: Converter
+    """How keys are bytes in Kafka, as that of `Connector`."""
+    value_converter: Converter
+    """Likewise for values."""
     config: Mapping[str, Value]
     """Further settings of the connector, which win over what the function sets."""
     secrets: Mapping[str, Reference]
@@ -285,18 +294,21 @@ def _connector(
         **given(own),
         **given(_reading(options)),
         **_topic_creation(options),
-        **_converters(options),
-        **_transforms(class_, topic_prefix, options),
         **options.get("config", {}),
     }
-    all_secrets = {**secrets, **options.get("secrets", {})}
+    plain_json = options.get("plain_json", False)
+    key, value = options.get("key_converter"), options.get("value_converter")
+    require_one_way(name, plain_json, key, value)
     return Connector(
         name=name,
         class_=class_,
         config=settings,
         tasks_max=tasks_max,
-        secrets=all_secrets,
+        secrets={**secrets, **options.get("secrets", {})},
         on_drift=options.get("on_drift", "show"),
+        transforms=_transforms(name, class_, topic_prefix, options),
+        key_converter="json" if plain_json else key,
+        value_converter="json" if plain_json else value,
     )
 
 
@@ -322,30 +334,15 @@ def _topic_creation(options: CaptureOptions) -> dict[str, Value]:
     return {f"topic.creation.default.{setting}": value for setting, value in found.items()}
 
 
-def _converters(options: CaptureOptions) -> dict[str, Value]:
-    if not options.get("plain_json", False):
-        return {}
-    found: dict[str, Value] = {}
-    for side in ("key", "value"):
-        found |= {f"{side}.converter": JSON_CONVERTER, f"{side}.converter.schemas.enable": False}
-    return found
-
-
-def _transforms(class_: str, topic_prefix: str, options: CaptureOptions) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+def _transforms(name: str, class_: str, topic_prefix: str, options: CaptureOptions) -> list[Transform]:
+    own = list(options.get("transforms", ()))
+    require_source(name, own, has_timestamps=False)
+    found = [each for each in own if isinstance(each, Transform) and each.of_changes]
     if options.get("unwrap", False):
-        found |= {
-            "transforms.unwrap.type": _DOCUMENT if class_ == MONGODB else _ROW,
-            "transforms.unwrap.delete.tombstone.handling.mode": "rewrite-with-tombstone",
-            "transforms.unwrap.add.fields": ",".join(options.get("added_fields", _ADDED_FIELDS)),
-        }
+        unwrap = ExtractNewRecordState(fields=options.get("added_fields", _ADDED_FIELDS), name="unwrap")
+        found.append(replace(unwrap, class_=_DOCUMENT) if class_ == MONGODB else unwrap)
     elif "added_fields" in options:
         raise TypeError("added_fields= are added to rows: give unwrap=True as well")
     if "topics" in options:
-        found |= {
-            "transforms.route.type": _ROUTER,
-            "transforms.route.regex": rf"{re.escape(topic_prefix)}\.[^.]+\.(.*)",
-            "transforms.route.replacement": options["topics"],
-        }
-    names = list(dict.fromkeys(setting.split(".")[1] for setting in found))
-    return {"transforms": ",".join(names), **found} if names else {}
+        found.append(RegexRouter(rf"{re.escape(topic_prefix)}\.[^.]+\.(.*)", options["topics"], name="route"))
+    return [*found, *(each for each in own if not (isinstance(each, Transform) and each.of_changes))]

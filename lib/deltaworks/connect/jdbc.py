@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from deltaworks.connect.connector import Connector, OnDrift, Value
+from deltaworks.connect.chains import Transform
+from deltaworks.connect.connector import Connector, OnDrift
+from deltaworks.connect.converters import Converter
 from deltaworks.connect.options import dead_letters_of, given, listed, topics_of
 from deltaworks.connect.secrets import Reference
+from deltaworks.connect.values import Value
 from deltaworks.errors import ConfigurationError
 
 JDBC_SINK = "io.debezium.connector.jdbc.JdbcSinkConnector"
@@ -32,6 +35,9 @@ def JdbcSink(
     tasks_max: int = 1,
     config: Mapping[str, Value] | None = None,
     secrets: Mapping[str, Reference] | None = None,
+    transforms: Sequence[Transform] = (),
+    key_converter: Converter | None = None,
+    value_converter: Converter | None = None,
     on_drift: OnDrift = "show",
 ) -> Connector:
     """A connector that writes the records of topics into a table of a database.
@@ -56,6 +62,9 @@ def JdbcSink(
         tasks_max: how many tasks at most; more than the topics have partitions are of no use.
         config: further settings, which win over what the arguments say.
         secrets: further secrets, as those of `Connector`.
+        transforms: what happens to each record, in this order; see `Transform`.
+        key_converter: how keys are bytes in Kafka, as that of `Connector`.
+        value_converter: likewise for values.
         on_drift: as that of `Connector`.
 
     Raises:
@@ -86,5 +95,8 @@ def JdbcSink(
         config={**given(own), **(config or {})},
         tasks_max=tasks_max,
         secrets={"connection.password": password, **(secrets or {})},
+        transforms=transforms,
+        key_converter=key_converter,
+        value_converter=value_converter,
         on_drift=on_drift,
     )

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 
-from deltaworks.connect.connector import Value
+from deltaworks.connect.values import Value
 from deltaworks.errors import ConfigurationError
 from deltaworks.names import hint_of
-
-JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
-STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 
 
 def given(settings: Mapping[str, Value | None]) -> dict[str, Value]:

@@ -5,13 +5,17 @@ Names of settings are those of the connectors' own sources (OpenSearch 4, Elasti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from deltaworks.connect.connector import Connector, OnDrift, Value
-from deltaworks.connect.options import JSON_CONVERTER, STRING_CONVERTER, dead_letters_of, given, listed, topics_of
+from deltaworks.connect.chains import Transform
+from deltaworks.connect.connector import Connector, OnDrift
+from deltaworks.connect.converters import JSON_CONVERTER, STRING_CONVERTER, Converter, require_one_way
+from deltaworks.connect.options import dead_letters_of, given, listed, topics_of
 from deltaworks.connect.published import ELASTICSEARCH, OPENSEARCH, require_published
 from deltaworks.connect.secrets import Reference
+from deltaworks.connect.values import Value
 
 OPENSEARCH_SINK = "io.aiven.kafka.connect.opensearch.OpenSearchSinkConnector"
 OPENSEARCH_3_SINK = "io.aiven.kafka.connect.opensearch.OpensearchSinkConnector"
@@ -46,6 +50,9 @@ def OpenSearchSink(
     tasks_max: int = 1,
     config: Mapping[str, Value] | None = None,
     secrets: Mapping[str, Reference] | None = None,
+    transforms: Sequence[Transform] = (),
+    key_converter: Converter | None = None,
+    value_converter: Converter | None = None,
     on_drift: OnDrift = "show",
 ) -> Connector:
     """A connector that writes the records of topics as documents of OpenSearch, an index per topic.
@@ -72,11 +79,15 @@ def OpenSearchSink(
         tasks_max: how many tasks at most; more than the topics have partitions are of no use.
         config: further settings, which win over what the arguments say.
         secrets: further secrets, as those of `Connector`.
+        transforms: what happens to each record, in this order; see `Transform`.
+        key_converter: how keys are bytes in Kafka, as that of `Connector`.
+        value_converter: likewise for values.
         on_drift: as that of `Connector`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, or the connector has no such setting.
     """
+    require_one_way(name, plain_json, key_converter, value_converter)
     own: dict[str, Value | None] = {
         "topics": topics_of(name, topics),
         "connection.url": listed(urls),
@@ -92,7 +103,8 @@ def OpenSearchSink(
         **dead_letters_of(dead_letters, dead_letters_replication),
     }
     class_ = OPENSEARCH_SINK if connector_version == 4 else OPENSEARCH_3_SINK
-    return _made(name, class_, OPENSEARCH, own, tasks_max, password, config, secrets, on_drift)
+    made = _made(name, class_, OPENSEARCH, own, tasks_max, password, config, secrets, on_drift)
+    return replace(made, transforms=transforms, key_converter=key_converter, value_converter=value_converter)
 
 
 def ElasticsearchSink(
@@ -114,6 +126,9 @@ def ElasticsearchSink(
     tasks_max: int = 1,
     config: Mapping[str, Value] | None = None,
     secrets: Mapping[str, Reference] | None = None,
+    transforms: Sequence[Transform] = (),
+    key_converter: Converter | None = None,
+    value_converter: Converter | None = None,
     on_drift: OnDrift = "show",
 ) -> Connector:
     """A connector that writes the records of topics as documents of Elasticsearch, an index per topic.
@@ -138,11 +153,15 @@ def ElasticsearchSink(
         tasks_max: how many tasks at most; more than the topics have partitions are of no use.
         config: further settings, which win over what the arguments say.
         secrets: further secrets, as those of `Connector`.
+        transforms: what happens to each record, in this order; see `Transform`.
+        key_converter: how keys are bytes in Kafka, as that of `Connector`.
+        value_converter: likewise for values.
         on_drift: as that of `Connector`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, or the connector has no such setting.
     """
+    require_one_way(name, plain_json, key_converter, value_converter)
     own: dict[str, Value | None] = {
         "topics": topics_of(name, topics),
         "connection.url": listed(urls),
@@ -156,7 +175,8 @@ def ElasticsearchSink(
         "consumer.override.isolation.level": "read_committed" if read_committed else None,
         **dead_letters_of(dead_letters, dead_letters_replication),
     }
-    return _made(name, ELASTICSEARCH_SINK, ELASTICSEARCH, own, tasks_max, password, config, secrets, on_drift)
+    made = _made(name, ELASTICSEARCH_SINK, ELASTICSEARCH, own, tasks_max, password, config, secrets, on_drift)
+    return replace(made, transforms=transforms, key_converter=key_converter, value_converter=value_converter)
 
 
 def _made(

@@ -6,14 +6,15 @@ who may run them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Literal
 
-from deltaworks.connect.connector import Connector, OnDrift, Value
+from deltaworks.connect.chains import Transform
+from deltaworks.connect.connector import Connector, OnDrift
+from deltaworks.connect.converters import JSON_CONVERTER, STRING_CONVERTER, Converter, require_one_way
 from deltaworks.connect.options import (
-    JSON_CONVERTER,
-    STRING_CONVERTER,
     dead_letters_of,
     given,
     listed,
@@ -22,6 +23,7 @@ from deltaworks.connect.options import (
 )
 from deltaworks.connect.published import HDFS, S3, require_published
 from deltaworks.connect.secrets import Reference
+from deltaworks.connect.values import Value
 from deltaworks.errors import ConfigurationError
 
 S3_SINK = "io.confluent.connect.s3.S3SinkConnector"
@@ -64,6 +66,9 @@ def S3Sink(
     tasks_max: int = 1,
     config: Mapping[str, Value] | None = None,
     secrets: Mapping[str, Reference] | None = None,
+    transforms: Sequence[Transform] = (),
+    key_converter: Converter | None = None,
+    value_converter: Converter | None = None,
     on_drift: OnDrift = "show",
 ) -> Connector:
     """A connector that writes the records of topics into objects of S3, or of another store that speaks it.
@@ -95,6 +100,9 @@ def S3Sink(
         tasks_max: how many tasks at most; more than the topics have partitions are of no use.
         config: further settings, which win over what the arguments say.
         secrets: further secrets, as those of `Connector`.
+        transforms: what happens to each record, in this order; see `Transform`.
+        key_converter: how keys are bytes in Kafka, as that of `Connector`.
+        value_converter: likewise for values.
         on_drift: as that of `Connector`.
 
     Raises:
@@ -103,6 +111,7 @@ def S3Sink(
     """
     if (access_key is None) is not (secret_key is None):
         raise ConfigurationError(f"Connector '{name}': access_key= and secret_key= belong together.")
+    require_one_way(name, plain_json, key_converter, value_converter)
     own: dict[str, Value | None] = {
         "topics": topics_of(name, topics),
         "s3.bucket.name": bucket,
@@ -118,7 +127,8 @@ def S3Sink(
         **dead_letters_of(dead_letters, dead_letters_replication),
     }
     held: dict[str, Reference] = {} if secret_key is None else {"aws.secret.access.key": secret_key}
-    return _made(name, S3_SINK, S3, own, tasks_max, {**held, **(secrets or {})}, config, on_drift)
+    made = _made(name, S3_SINK, S3, own, tasks_max, {**held, **(secrets or {})}, config, on_drift)
+    return replace(made, transforms=transforms, key_converter=key_converter, value_converter=value_converter)
 
 
 def HdfsSink(
@@ -147,6 +157,9 @@ def HdfsSink(
     tasks_max: int = 1,
     config: Mapping[str, Value] | None = None,
     secrets: Mapping[str, Reference] | None = None,
+    transforms: Sequence[Transform] = (),
+    key_converter: Converter | None = None,
+    value_converter: Converter | None = None,
     on_drift: OnDrift = "show",
 ) -> Connector:
     """A connector that writes the records of topics into files of HDFS.
@@ -178,6 +191,9 @@ def HdfsSink(
         tasks_max: how many tasks at most; more than the topics have partitions are of no use.
         config: further settings, which win over what the arguments say.
         secrets: further secrets, as those of `Connector`.
+        transforms: what happens to each record, in this order; see `Transform`.
+        key_converter: how keys are bytes in Kafka, as that of `Connector`.
+        value_converter: likewise for values.
         on_drift: as that of `Connector`.
 
     Raises:
@@ -186,6 +202,7 @@ def HdfsSink(
     """
     if (principal is None) is not (keytab is None):
         raise ConfigurationError(f"Connector '{name}': principal= and keytab= belong together.")
+    require_one_way(name, plain_json, key_converter, value_converter)
     own: dict[str, Value | None] = {
         "topics": topics_of(name, topics),
         "hdfs.url": url,
@@ -201,7 +218,8 @@ def HdfsSink(
         **dead_letters_of(dead_letters, dead_letters_replication),
     }
     class_ = HDFS3_SINK if hadoop == 3 else HDFS_SINK
-    return _made(name, class_, HDFS, own, tasks_max, dict(secrets or {}), config, on_drift)
+    made = _made(name, class_, HDFS, own, tasks_max, dict(secrets or {}), config, on_drift)
+    return replace(made, transforms=transforms, key_converter=key_converter, value_converter=value_converter)
 
 
 def _files(

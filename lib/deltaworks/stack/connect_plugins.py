@@ -1,7 +1,7 @@
 """Plugins of Kafka Connect: a lock has the version and SHA-256 of each, and `Settings.connect_plugins` chooses some.
 
 What is chosen is downloaded once per user (`Settings.cache`) and lies unpacked in `<home>/connect/plugins`, one folder
-for each.
+for each. One more, `deltaworks`, is no download: `connect_transforms.py` compiles it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
+from deltaworks.stack import connect_transforms
 from deltaworks.stack.components import Report
 from deltaworks.stack.jars import Jar, ensure_cached, link, read_lock
 
@@ -26,6 +27,8 @@ _ARTIFACTS = {
     "jdbc": "debezium-connector-jdbc",
 }
 """Name of a plugin -> its artifact in the lock."""
+OWN = "deltaworks"
+"""The plugin with our transforms."""
 _STAMP = ".complete"
 
 
@@ -35,7 +38,7 @@ def folder(settings: Settings) -> Path:
 
 
 def known(settings: Settings) -> Mapping[str, Jar]:
-    """All plugins by their names."""
+    """All plugins of the lock by their names."""
     locked = {jar.module.artifact: jar for jar in read_lock(settings.infra, _SET).jars}
     return {name: locked[artifact] for name, artifact in _ARTIFACTS.items()}
 
@@ -44,28 +47,41 @@ def ensure(settings: Settings, report: Report) -> None:
     """Gives a home the plugins that its settings choose, and takes away others.
 
     Raises:
-        ConfigurationError: there is no such plugin, or it does not match the lock.
+        ConfigurationError: there is no such plugin, it does not match the lock, or our own cannot be compiled here.
         StackError: it cannot be downloaded or unpacked.
     """
     chosen = _chosen(settings)
+    own = connect_transforms.ensure(settings, report) if OWN in settings.connect_plugins else None
     folder(settings).mkdir(mode=0o700, parents=True, exist_ok=True)
     new = {name: plugin for name, plugin in chosen.items() if not _is_there(folder(settings) / name, plugin)}
     files = ensure_cached(settings, tuple(new.values()), report) if new else ()
     for other in folder(settings).iterdir():
-        if other.name not in chosen:
+        if other.name not in settings.connect_plugins:
             shutil.rmtree(other)
     for (name, plugin), file in zip(new.items(), files, strict=True):
         _place(file, plugin, folder(settings) / name)
+    if own is not None:
+        _place_own(own, folder(settings) / OWN)
 
 
 def _chosen(settings: Settings) -> dict[str, Jar]:
     plugins = known(settings)
-    if unknown := [name for name in settings.connect_plugins if name not in plugins]:
+    names = [name for name in settings.connect_plugins if name != OWN]
+    if unknown := [name for name in names if name not in plugins]:
         raise ConfigurationError(
             f"Kafka Connect has no plugin {', '.join(map(repr, unknown))} here.",
-            hint=f"DELTAWORKS_CONNECT_PLUGINS may name {', '.join(plugins)}",
+            hint=f"DELTAWORKS_CONNECT_PLUGINS may name {', '.join([*plugins, OWN])}",
         )
-    return {name: plugins[name] for name in settings.connect_plugins}
+    return {name: plugins[name] for name in names}
+
+
+def _place_own(jar: Path, place: Path) -> None:
+    stamp = place / _STAMP
+    if not (stamp.is_file() and stamp.read_text() == jar.parent.name):
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(mode=0o700)
+        link(jar, place / jar.name)
+        stamp.write_text(jar.parent.name)
 
 
 def _is_there(place: Path, plugin: Jar) -> bool:
