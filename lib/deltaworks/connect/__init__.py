@@ -20,8 +20,8 @@ common classes; `published.py` has the settings that others have published. `cha
 which `transforms.py` makes of typed arguments, and `converters.py` the names of converters. `secrets.py` says what is a
 secret and how it is referred to. `project.py` finds and loads the files. `checks.py` needs no worker; `validation.py`
 asks one. `planning.py` compares files with the cluster and applies them; `states.py` is what connectors and tasks do
-now. `api.py` is the client of Connect's REST interface, `answers.py` what that says. Nothing here prints. What needs the
-registry is in `deltaworks.connectors`.
+now. `api.py` is the client of Connect's REST interface, `answers.py` what that says. Nothing here prints. What needs
+the registry is in `deltaworks.connectors`.
 """
 
 from deltaworks.connect.chains import Predicate, Transform

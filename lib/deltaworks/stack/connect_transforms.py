@@ -87,8 +87,8 @@ def _require_compiler(java: Java) -> None:
         raise ConfigurationError(
             f"The plugin 'deltaworks' of Kafka Connect is compiled here, and {java.home} has no compiler: it is a JRE, "
             "not a JDK.",
-            hint=f"install one (Debian, Ubuntu: apt install openjdk-{java.version}-jdk-headless), point JAVA_HOME at it, "
-            "or leave 'deltaworks' out of DELTAWORKS_CONNECT_PLUGINS",
+            hint=f"install one (Debian, Ubuntu: apt install openjdk-{java.version}-jdk-headless), point JAVA_HOME at "
+            "it, or leave 'deltaworks' out of DELTAWORKS_CONNECT_PLUGINS",
         )
 
 
