@@ -45,6 +45,8 @@ from deltaworks.connect import (
 from deltaworks.connect.api import ConnectApi
 from deltaworks.kafka.admin import TopicSpec, create_topics, partition_counts
 from deltaworks.settings import Settings
+from deltaworks.stack.components import read_components
+from deltaworks.stack.java import find_java
 from deltaworks.stack.lifecycle import up
 from tests.integration.test_sources import in_mariadb, in_postgres, log_in, own_home
 from tests.support import polling
@@ -76,8 +78,17 @@ NOON_MS = 1_772_366_400_000
 """2026-03-01 12:00 UTC"""
 
 
+def require_compiler() -> None:
+    """Our own transform is compiled here."""
+    here = Settings.from_environment()
+    java = find_java(here, read_components(here.infra).java_versions)
+    if not (java.home / "bin" / "javac").is_file():
+        pytest.skip(f"{java.home} has no javac: the transforms of deltaworks need a JDK, not only a JRE")
+
+
 @pytest.fixture(scope="module")
 def settings() -> Iterator[Settings]:
+    require_compiler()
     with own_home("file", "debezium-postgres", "deltaworks") as settings:
         up(settings, only=["connect", "source-postgres"], tethered=True)
         yield settings
@@ -237,6 +248,7 @@ def test_the_worker_finds_what_is_wrong_with_a_transform(settings: Settings) -> 
 
 @pytest.mark.slow
 def test_positions_of_a_binary_log_grow_with_each_change() -> None:
+    require_compiler()
     with own_home("debezium-mariadb", "deltaworks") as settings:
         up(settings, only=["connect", "source-mariadb"], tethered=True)
         in_mariadb(settings, "CREATE TABLE people (id INT PRIMARY KEY, age INT)", "INSERT INTO people VALUES (1, 30)")

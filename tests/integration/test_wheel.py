@@ -192,6 +192,8 @@ def test_the_wheel_has_all_that_runs(wheel: Path) -> None:
         "deltaworks/_infra/axonops/go.mod",
         "deltaworks/_infra/axonops/go.sum",
         "deltaworks/_infra/build-constraints.txt",
+        "deltaworks/_infra/connect/transforms/META-INF/services/org.apache.kafka.connect.transforms.Transformation",
+        "deltaworks/_infra/connect/transforms/deltaworks/connect/ChangeHeaders.java",
         "deltaworks/_infra/connect/worker.properties",
         "deltaworks/_infra/docker-compose.yml.jinja",
         "deltaworks/_infra/go-constraints.txt",
