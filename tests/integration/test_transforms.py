@@ -64,10 +64,10 @@ BEFORE = [
 ]
 CHANGES = [
     "INSERT INTO people VALUES (2, 'Bob', '02', '4712', '2', 40, '1980-02-03')",
-    "UPDATE people SET age = 31 WHERE id = 1",
     "UPDATE secrets SET word = 'y'",
-    "UPDATE people SET age = 32 WHERE id = 1",
+    "UPDATE people SET age = 31 WHERE id = 1; UPDATE people SET age = 32 WHERE id = 1",
 ]
+"""The last two changes are in one transaction."""
 ROWS = [
     ("Ann", "30", "1990-02-03", "r"),
     ("Bob", "40", "1980-02-03", "c"),
@@ -137,10 +137,10 @@ def people(settings: Settings) -> Connector:
             InsertField(static=("shop", "main")),
             HeaderFrom({"__op": "op"}, move=True),
             InsertHeader("team", "red"),
-            DropHeaders("change.ts_ms", "change.transaction"),
-            SetSchemaMetadata(schema="Person", version=3),
+            DropHeaders("change.ts_ms"),
             HoistField("row"),
             Flatten(delimiter="_"),
+            SetSchemaMetadata(schema="Person", version=3),
             ValueToKey("row_name"),
             ExtractField("row_name", of="key"),
             RegexRouter("out.(.*)", "final.$1"),
@@ -174,7 +174,9 @@ def test_rows_go_through_a_chain_and_keep_where_they_come_from(settings: Setting
          "row_age": age, "row_born": days[born], "row_shop": "main"}
         for name, age, born, _ in ROWS
     ]  # fmt: skip
-    assert {each["field"]: each["type"] for each in json.loads(found[0].value())["schema"]["fields"]} == {
+    schema = json.loads(found[0].value())["schema"]
+    assert (schema["name"], schema["version"]) == ("Person", 3)
+    assert {each["field"]: each["type"] for each in schema["fields"]} == {
         "row_name": "string", "row_phone": "string", "row_card": "string", "row_pin": "string", "row_age": "string",
         "row_born": "int32", "row_shop": "string",
     }  # fmt: skip
@@ -182,13 +184,15 @@ def test_rows_go_through_a_chain_and_keep_where_they_come_from(settings: Setting
     told = [headers(message) for message in found]
     positions = [each.pop("change.position") for each in told]
     snapshots = [each.pop("change.snapshot") for each in told]
+    transactions = [int(each.pop("change.transaction")) for each in told]
+    assert transactions[1] < transactions[2] == transactions[3]
     assert told == [{"change.op": op, "change.connector": "postgresql", "op": op, "team": "red"} for *_, op in ROWS]
     assert positions == sorted(set(positions)) and len({len(each) for each in positions}) == 1
     assert [each[-2:] for each in positions] == ["-0", "-1", "-1", "-1"]
     assert snapshots[0] != "false" and set(snapshots[1:]) == {"false"}
 
     with closing(log_in(settings, "app")) as connection:
-        (end,) = connection.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone() or (0,)
+        (end,) = connection.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn").fetchone() or (0,)
     assert 0 < int(positions[-1][:16], 16) <= end
     topics = set(partition_counts(settings.cluster))
     assert not [topic for topic in topics if "heartbeat" in topic or "secrets" in topic or topic.startswith("out.")]
