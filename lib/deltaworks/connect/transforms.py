@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeAlias, TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from deltaworks.connect.chains import FILTER, Predicate, Transform
 from deltaworks.connect.options import given, require_known
@@ -234,7 +234,7 @@ def Cast(types: Mapping[str, Type] | Type, *, of: Side = "value", **options: Unp
         ConfigurationError: there is no field, or no such type.
     """
     wanted = [types] if isinstance(types, str) else list(types.values())
-    known = Type.__args__  # type: ignore[attr-defined]
+    known = get_args(Type)
     if unknown := [each for each in wanted if each not in known]:
         raise _wrong("Cast", f"knows no type {', '.join(map(repr, unknown))}", f"one of {', '.join(known)}")
     spec = types if isinstance(types, str) else _pairs("Cast", "types", types)
