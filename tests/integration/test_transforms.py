@@ -57,6 +57,7 @@ until = partial(polling.until, timeout_s=90)
 PASSWORD = {"env": "DELTAWORKS_CONNECT_SOURCE_POSTGRES_PASSWORD"}
 TABLES = [
     "CREATE TABLE people (id INT PRIMARY KEY, name TEXT, tel TEXT, card TEXT, pin TEXT, age INT, born DATE)",
+    "ALTER TABLE people REPLICA IDENTITY FULL",
     "CREATE TABLE secrets (id INT PRIMARY KEY, word TEXT)",
 ]
 BEFORE = [
@@ -66,12 +67,14 @@ BEFORE = [
 CHANGES = [
     "INSERT INTO people VALUES (2, 'Bob', '02', '4712', '2', 40, '1980-02-03')",
     "UPDATE secrets SET word = 'y'",
+    "DELETE FROM people WHERE id = 2",
     "UPDATE people SET age = 31 WHERE id = 1; UPDATE people SET age = 32 WHERE id = 1",
 ]
 """The last two changes are in one transaction."""
 ROWS = [
     ("Ann", "30", "1990-02-03", "r"),
     ("Bob", "40", "1980-02-03", "c"),
+    ("Bob", "40", "1980-02-03", "d"),
     ("Ann", "31", "1990-02-03", "u"),
     ("Ann", "32", "1990-02-03", "u"),
 ]
@@ -118,7 +121,6 @@ def people(settings: Settings) -> Connector:
         publication="shop",
         topic_prefix="shop",
         tables=["public.people", "public.secrets"],
-        heartbeat=timedelta(milliseconds=100),
         poll_interval=timedelta(milliseconds=100),
         unwrap=True,
         topics="out.$1",
@@ -128,7 +130,7 @@ def people(settings: Settings) -> Connector:
         value_converter="json-with-schema",
         transforms=[
             ChangeHeaders(),
-            # Heartbeats and null values are no changes.
+            # The null after a deletion is no change.
             Filter(predicate=HasHeaderKey("change.op"), negate=True),
             Filter(predicate=TopicNameMatches(r"out\.secrets")),
             MaskField("card", replacement="****"),
@@ -188,17 +190,17 @@ def test_rows_go_through_a_chain_and_keep_where_they_come_from(settings: Setting
     positions = [each.pop("change.position") for each in told]
     snapshots = [each.pop("change.snapshot") for each in told]
     transactions = [int(each.pop("change.transaction")) for each in told]
-    assert transactions[1] < transactions[2] == transactions[3]
+    assert transactions[1] < transactions[2] < transactions[3] == transactions[4]
     assert told == [{"change.op": op, "change.connector": "postgresql", "op": op, "team": "red"} for *_, op in ROWS]
     assert positions == sorted(set(positions)) and len({len(each) for each in positions}) == 1
-    assert [each[-2:] for each in positions] == ["-0", "-1", "-1", "-1"]
+    assert [each[-2:] for each in positions] == ["-0", "-1", "-1", "-1", "-1"]
     assert snapshots[0] != "false" and set(snapshots[1:]) == {"false"}
 
     with closing(log_in(settings, "app")) as connection:
         (end,) = connection.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn").fetchone() or (0,)
     assert 0 < int(positions[-1][:16], 16) <= end
     topics = set(partition_counts(settings.cluster))
-    assert not [topic for topic in topics if "heartbeat" in topic or "secrets" in topic or topic.startswith("out.")]
+    assert not [topic for topic in topics if "secrets" in topic or topic.startswith("out.")]
 
 
 def test_a_sink_reads_records_as_its_chain_makes_them(settings: Settings, tmp_path: Path) -> None:
@@ -270,7 +272,7 @@ def test_records_of_debezium_have_no_time_before_they_are_in_kafka(settings: Set
     apply(settings, timed("fields", InsertField(timestamp="at", topic="topic")))
     until(lambda: len(records(settings, "fields.times")) == 1)
     (row,) = records(settings, "fields.times")
-    assert json.loads(row.value()) == {"id": 1, "__deleted": "false", "topic": "fields.times"}
+    assert json.loads(row.value()) == {"id": 1, "__deleted": "false", "topic": "fields.times", "at": None}
 
     with client(settings) as api:
         api.put("router", timed("router", TimestampRouter()).properties)

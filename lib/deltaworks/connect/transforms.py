@@ -387,8 +387,8 @@ def require_source(connector: str, transforms: Iterable[object], *, has_timestam
         if each.class_.startswith(INSERT_FIELD):
             for setting in missing.keys() & each.config.keys():
                 raise ConfigurationError(
-                    f"Connector '{connector}': InsertField would add nothing as '{each.config[setting]}': before they "
-                    f"are in Kafka, its records have {missing[setting]}.",
+                    f"Connector '{connector}': InsertField would leave '{each.config[setting]}' empty: before they are "
+                    f"in Kafka, its records have {missing[setting]}.",
                     hint="in a sink, they have one; of a change, added_fields= has times and positions",
                 )
         if each.class_ == TIMESTAMP_ROUTER and not has_timestamps:
