@@ -7,7 +7,7 @@ are made of, and how a connector has them as settings.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
@@ -118,6 +118,15 @@ def settings_of(connector: str, transforms: Sequence[Transform]) -> dict[str, Va
     if aliases:
         found["predicates"] = ",".join(alias for alias, _ in aliases)
     return found
+
+
+def listed(connector: str, transforms: object) -> tuple[Transform, ...]:
+    """A chain as it was given; raises `ConfigurationError` if it is no list of transforms."""
+    if isinstance(transforms, str | Transform) or not isinstance(transforms, Iterable):
+        raise ConfigurationError(
+            f"Connector '{connector}': transforms= is no list: {transforms!r}.", hint='transforms=[MaskField("card")]'
+        )
+    return tuple(transforms)
 
 
 def _below(prefix: str, part: Transform | Predicate) -> dict[str, Value]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
 from deltaworks.connect import converters
-from deltaworks.connect.chains import Transform, settings_of
+from deltaworks.connect.chains import Transform, listed, settings_of
 from deltaworks.connect.converters import Converter
 from deltaworks.connect.secrets import FORMS, Reference, expression, holds_password, is_secret, refers
 from deltaworks.connect.values import Value, is_text, is_value, text_of
@@ -78,7 +78,7 @@ class Connector:
             raise self._wrong(f"has tasks_max={self.tasks_max!r}", "a whole number above 0")
         if self.on_drift not in get_args(OnDrift):
             raise self._wrong(f"has on_drift={self.on_drift!r}", f"one of {', '.join(get_args(OnDrift))}")
-        object.__setattr__(self, "transforms", tuple(self.transforms))
+        object.__setattr__(self, "transforms", listed(self.name, self.transforms))
         settings = self._settings()
         for setting, value in settings.items():
             self._check(setting, value)
@@ -110,8 +110,8 @@ class Connector:
             if kind not in self.config:
                 continue
             own = str(settings_of(self.name, self.transforms).get(kind, ""))
-            listed = [each.strip() for each in str(self.config[kind]).split(",")]
-            if missing := [each for each in own.split(",") if each and each not in listed]:
+            there = [each.strip() for each in str(self.config[kind]).split(",")]
+            if missing := [each for each in own.split(",") if each and each not in there]:
                 raise self._wrong(
                     f"has '{kind}' in config= without {', '.join(map(repr, missing))}, which it has as well",
                     f"leave '{kind}' out of config=, and write all of them in transforms=",

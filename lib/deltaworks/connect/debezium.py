@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Literal, TypedDict, Unpack
 
+from deltaworks.connect import chains
 from deltaworks.connect.chains import Transform
 from deltaworks.connect.connector import Connector, OnDrift
 from deltaworks.connect.converters import Converter, require_one_way
@@ -335,7 +336,7 @@ def _topic_creation(options: CaptureOptions) -> dict[str, Value]:
 
 
 def _transforms(name: str, class_: str, topic_prefix: str, options: CaptureOptions) -> list[Transform]:
-    own = list(options.get("transforms", ()))
+    own = chains.listed(name, options.get("transforms", ()))
     require_source(name, own, has_timestamps=False)
     found = [each for each in own if isinstance(each, Transform) and each.of_changes]
     if options.get("unwrap", False):

@@ -230,6 +230,8 @@ def test_a_transform_that_cannot_work_is_refused(make: Callable[[], object], tol
 @pytest.mark.parametrize(
     ("make", "told"),
     [
+        (lambda: capture(transforms=Flatten()), "transforms= is no list"),
+        (lambda: Connector(name="a", class_="x.Y", transforms="flatten"), "transforms= is no list"),  # type: ignore[arg-type]
         (lambda: sink("flatten"), "'flatten' in transforms=, which is no transform"),  # type: ignore[arg-type]
         (lambda: sink(Flatten(name="a"), MaskField("b", name="a")), "two transforms with the name 'a'"),
         (
