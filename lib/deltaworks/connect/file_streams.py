@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from deltaworks.connect.chains import Transform
+from deltaworks.connect.chains import Transform, listed
 from deltaworks.connect.connector import Connector, OnDrift
 from deltaworks.connect.converters import Converter
 from deltaworks.connect.options import dead_letters_of, given, topics_of
@@ -44,7 +44,7 @@ def FileSource(
         ConfigurationError: a value cannot be used.
     """
     own = {"file": file, "topic": topic, "batch.size": batch_size}
-    require_source(name, transforms, has_timestamps=True)
+    require_source(name, listed(name, transforms), has_timestamps=True)
     return Connector(
         name=name,
         class_=FILE_SOURCE,
