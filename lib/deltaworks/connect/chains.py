@@ -75,7 +75,8 @@ class Transform:
         simple = simple_name(self.class_)
         if self.predicate is not None and not isinstance(self.predicate, Predicate):
             raise ConfigurationError(
-                f"{simple}: predicate={self.predicate!r} is no predicate.", hint='TopicNameMatches("orders.*")'
+                f"{simple}: predicate= is no predicate, but {_shown(self.predicate)}.",
+                hint='TopicNameMatches("orders.*")',
             )
         if self.negate and self.predicate is None:
             raise ConfigurationError(f"{simple} has negate= without predicate=: there is nothing to negate.")
@@ -124,7 +125,8 @@ def listed(connector: str, transforms: object) -> tuple[Transform, ...]:
     """A chain as it was given; raises `ConfigurationError` if it is no list of transforms."""
     if isinstance(transforms, str | Transform) or not isinstance(transforms, Iterable):
         raise ConfigurationError(
-            f"Connector '{connector}': transforms= is no list: {transforms!r}.", hint='transforms=[MaskField("card")]'
+            f"Connector '{connector}': transforms= is no list, but {_shown(transforms)}.",
+            hint='transforms=[MaskField("card")]',
         )
     return tuple(transforms)
 
@@ -167,7 +169,7 @@ def _require_chain(connector: str, transforms: Sequence[object]) -> None:
     for each in transforms:
         if not isinstance(each, Transform):
             raise ConfigurationError(
-                f"Connector '{connector}' has {each!r} in transforms=, which is no transform.",
+                f"Connector '{connector}' has {_shown(each)} in transforms=, which is no transform.",
                 hint='Flatten(), MaskField("card"), Transform("org.example.Upper$Value")',
             )
         simple = simple_name(each.class_)
@@ -210,3 +212,8 @@ def _check(kind: str, class_: object, config: Mapping[str, Value], name: object)
                 f"{simple} has '{setting}' of type {type(value).__name__}; expected text, a number or a bool.",
                 hint="several items are one text, separated by commas",
             )
+
+
+def _shown(given: object) -> str:
+    """What was given instead: a text as it is, of all else the type, as it may hold a secret."""
+    return repr(given) if isinstance(given, str) else f"of type {type(given).__name__}"

@@ -189,7 +189,7 @@ def test_config_wins_and_may_give_another_order_but_leave_nothing_out() -> None:
         (lambda: Filter(), "would drop every record"),
         (lambda: Transform(f"{KAFKA}Filter"), "would drop every record"),
         (lambda: MaskField("a", negate=True), "negate= without predicate="),
-        (lambda: MaskField("a", predicate="empty"), r"predicate='empty' is no predicate"),  # type: ignore[arg-type]
+        (lambda: MaskField("a", predicate="empty"), "predicate= is no predicate, but 'empty'"),  # type: ignore[arg-type]
         (lambda: MaskField(), "has no fields"),
         (lambda: MaskField("a,b"), "without a comma"),
         (lambda: MaskField("a", "a"), "twice"),
@@ -230,8 +230,8 @@ def test_a_transform_that_cannot_work_is_refused(make: Callable[[], object], tol
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: capture(transforms=Flatten()), "transforms= is no list"),
-        (lambda: Connector(name="a", class_="x.Y", transforms="flatten"), "transforms= is no list"),  # type: ignore[arg-type]
+        (lambda: capture(transforms=Transform("x.Y", {"a": "hunter2"})), "is no list, but of type Transform"),
+        (lambda: Connector(name="a", class_="x.Y", transforms="flatten"), "is no list, but 'flatten'"),  # type: ignore[arg-type]
         (lambda: sink("flatten"), "'flatten' in transforms=, which is no transform"),  # type: ignore[arg-type]
         (lambda: sink(Flatten(name="a"), MaskField("b", name="a")), "two transforms with the name 'a'"),
         (
