@@ -519,6 +519,10 @@ class Settings:
         """One file per driver that Prometheus can ask, as its `file_sd_configs` read them."""
         return self.home / "metrics"
 
+    def metrics_target(self, pipeline: str) -> Path:
+        """That of one pipeline."""
+        return self.metrics_targets / f"{pipeline}.json"
+
     @property
     def temporary(self) -> Path:
         """Temporary files of the components."""

@@ -14,7 +14,8 @@ import pytest
 from deltaworks import home
 from deltaworks.control.reporter import SilentReporter
 from deltaworks.errors import ConfigurationError
-from deltaworks.metrics.endpoint import metered, scrape_config, targets
+from deltaworks.metrics.endpoint import metered, targets
+from deltaworks.metrics.prometheus import scrape_config
 from deltaworks.settings import Settings
 from tests.unit.metrics.test_stream import BEAT
 
