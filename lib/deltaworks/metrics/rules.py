@@ -150,7 +150,8 @@ RULES: tuple[Rule, ...] = (
         name="SlowBatches",
         question="Latency grows",
         severity="warning",
-        expr="histogram_quantile(0.99, sum by (pipeline, le) (rate(deltaworks_stream_batch_duration_seconds_bucket[30m])))\n"
+        expr="histogram_quantile(0.99, sum by (pipeline, le) (\n"
+        "  rate(deltaworks_stream_batch_duration_seconds_bucket[30m])\n))\n"
         f"> clamp_min({_SLOW} * {_most('deltaworks_stream_interval_seconds')}, {_SLOW_S})",
         what="one in a hundred batches takes {{ $value | humanizeDuration }} or longer, many times its interval",
         cause="a slow function or sink, batches that are too large, or a machine that is too busy",
@@ -247,14 +248,14 @@ def render(*, scale: float = 1.0, docs_url: str | None = None) -> str:
 
 def scaled(expr: str, scale: float) -> str:
     """An expression whose ranges are multiplied by a factor."""
-    return expr if scale == 1.0 else _DURATION.sub(lambda found: _times(found[0], scale, _SHORTEST_S), expr)
+    return expr if scale == 1.0 else _DURATION.sub(lambda found: times(found[0], scale, _SHORTEST_S), expr)
 
 
 def _lines(scale: float, docs_url: str | None) -> Iterator[str]:
     yield "# Written by `deltaworks metrics --alert-rules`, from deltaworks.metrics.rules: change that."
     yield "groups:"
     yield f"  - name: {JOB}"
-    yield f"    interval: {_times(_EVERY, scale, 1.0)}"
+    yield f"    interval: {times(_EVERY, scale, 1.0)}"
     yield "    rules:"
     for rule in RULES:
         yield f"      - alert: {rule.name}"
@@ -262,7 +263,7 @@ def _lines(scale: float, docs_url: str | None) -> Iterator[str]:
         yield from (f"          {line}" for line in scaled(rule.expr, scale).splitlines())
         for name, duration in (("for", rule.hold), ("keep_firing_for", rule.keep)):
             if duration != "0s":
-                yield f"        {name}: {_times(duration, scale, 0.0)}"
+                yield f"        {name}: {times(duration, scale, 0.0)}"
         labels = {"severity": rule.severity} | ({"kind": rule.kind} if rule.kind else {})
         yield "        labels:"
         yield from (f"          {name}: {value}" for name, value in labels.items())
@@ -284,7 +285,7 @@ def _texts(rule: Rule, docs_url: str | None) -> dict[str, str]:
     return found | {"page": page}
 
 
-def _times(duration: str, scale: float, least_s: float) -> str:
+def times(duration: str, scale: float, least_s: float) -> str:
     """A duration times a factor, in PromQL's notation."""
     if scale == 1.0:
         return duration
