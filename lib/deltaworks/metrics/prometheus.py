@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import string
+from collections.abc import Mapping
 from pathlib import Path
 
 from deltaworks.errors import ConfigurationError
@@ -96,6 +97,6 @@ def alertmanager_config(settings: Settings, *, scale: float = 1.0) -> str:
     return text if url is None else text + _WEBHOOK.format(url=json.dumps(url))
 
 
-def _filled(settings: Settings, name: str, names: dict[str, object]) -> str:
+def _filled(settings: Settings, name: str, names: Mapping[str, object]) -> str:
     text = (settings.infra / "monitoring" / name).read_text()
-    return string.Template(text).substitute({"names": "$names"} | names)
+    return string.Template(text).substitute({"names": "$names", **names})
