@@ -28,8 +28,10 @@ from tests.support.live_stack import await_restart, kill_component, listening
 from tests.unit.metrics.test_stream import BEAT
 
 until = partial(polling.until, timeout_s=60)
-HOUR, DAY = 15, 360
-"""In steps of four minutes."""
+SCALES = {"1m": 1.0, "4m": 0.1}
+"""Steps of series -> scale of their rules: what takes days has fewer steps."""
+HOUR, DAY = 2, 36
+"""In steps of four minutes, on that scale."""
 Series = Mapping[str, str]
 
 
@@ -204,7 +206,7 @@ CASES = {
         step="4m",
     ),
     "state grows as before": Case(
-        alert="StateGrowsFaster", series={"state_entries": f"1000000+1000x{9 * DAY}"}, silent=("12000m",), step="4m"
+        alert="StateGrowsFaster", series={"state_entries": f"1000000+10000x{9 * DAY}"}, silent=("1224m",), step="4m"
     ),
     "stale": Case(alert="StaleSnapshots", series={"stale_snapshots": "0x5 2x60"}, fires={"40m": "2"}, silent=("30m",)),
     "disk": Case(
@@ -217,35 +219,40 @@ CASES = {
         alert="DiskFillsSoon", series={"home_free_ratio": "0.5-0.001x360"}, fires={"200m": ""}, silent=("60m",)
     ),
 }
-HEALTHY = Case(
-    alert="",
-    series={
-        "up": "1x2900",
-        "generation": "3x2900",
-        'state{deltaworks_stream_state="failed"}': "0x2900",
-        'state{deltaworks_stream_state="starting"}': "0x2900",
-        "heartbeat_timestamp_seconds": "0+240x2900",
-        "lag_seconds": "1x2900",
-        "alert_lag_seconds": "900x2900",
-        'lag_records{topic="t",partition="0"}': "5x2900",
-        "quiet_seconds": "1x2900",
-        "alert_batch_seconds": "900x2900",
-        "interval_seconds": "1x2900",
-        'batch_duration_seconds_bucket{le="1"}': "0+60x2900",
-        'batch_duration_seconds_bucket{le="+Inf"}': "0+60x2900",
-        "up_seconds": "5+240x2900",
-        "dead_letters_total": "0x2900",
-        "alert_dead_letters": "1x2900",
-        "late_records_total": "0+1x2900",
-        "dropped_records_total": "0x2900",
-        "records_total": "0+2000x2900",
-        "state_entries": "1000000+100x2900",
-        "alert_state_growth": "2x2900",
-        "stale_snapshots": "1 0x2900",
-        "home_free_ratio": "0.5x2900",
-    },
-    step="4m",
-)
+
+
+def healthy(step: str, steps: int) -> Case:
+    """A stream of which there is nothing to say."""
+    step_s = 60 * int(step[:-1])
+    return Case(
+        alert="",
+        series={
+            "up": f"1x{steps}",
+            "generation": f"3x{steps}",
+            'state{deltaworks_stream_state="failed"}': f"0x{steps}",
+            'state{deltaworks_stream_state="starting"}': f"0x{steps}",
+            "heartbeat_timestamp_seconds": f"0+{step_s}x{steps}",
+            "lag_seconds": f"1x{steps}",
+            "alert_lag_seconds": f"900x{steps}",
+            'lag_records{topic="t",partition="0"}': f"5x{steps}",
+            "quiet_seconds": f"1x{steps}",
+            "alert_batch_seconds": f"900x{steps}",
+            "interval_seconds": f"1x{steps}",
+            'batch_duration_seconds_bucket{le="1"}': f"0+60x{steps}",
+            'batch_duration_seconds_bucket{le="+Inf"}': f"0+60x{steps}",
+            "up_seconds": f"5+{step_s}x{steps}",
+            "dead_letters_total": f"0x{steps}",
+            "alert_dead_letters": f"1x{steps}",
+            "late_records_total": f"0+1x{steps}",
+            "dropped_records_total": f"0x{steps}",
+            "records_total": f"0+2000x{steps}",
+            "state_entries": f"1000000+100x{steps}",
+            "alert_state_growth": f"2x{steps}",
+            "stale_snapshots": f"1 0x{steps}",
+            "home_free_ratio": f"0.5x{steps}",
+        },
+        step=step,
+    )
 
 
 def selector(name: str) -> str:
@@ -292,17 +299,15 @@ def run(promtool: str, *arguments: str) -> str:
 
 def test_each_rule_fires_with_its_texts_and_not_without_need(promtool: str, tmp_path: Path) -> None:
     assert {case.alert for case in CASES.values() if case.fires} == {rule.name for rule in rules.RULES}
-    healthy = {rule.name: ("10m", "2h", "26h", "11560m") for rule in rules.RULES}
-    healthy_times = tested(HEALTHY, "healthy", healthy)
-    # Evaluated at the steps of the series: each quarter of a minute would take promtool minutes.
-    (tmp_path / "alerts.yml").write_text(rules.render().replace("    interval: 15s\n", ""))
-    for step in ("1m", "4m"):
+    for step, scale in SCALES.items():
+        # Evaluated at the steps of the series: each quarter of a minute would take promtool minutes.
+        text = re.sub("    interval: .*\n", "", rules.render(scale=scale))
+        (tmp_path / "alerts.yml").write_text(text)
         cases = [tested(case, name, {case.alert: case.silent}) for name, case in CASES.items() if case.step == step]
-        content = {
-            "rule_files": ["alerts.yml"],
-            "evaluation_interval": step,
-            "tests": cases + ([healthy_times] if step == HEALTHY.step else []),
-        }
+        times = ("10m", "100m", "190m") if step == "1m" else ("1h", "1240m")
+        silent = {rule.name: times for rule in rules.RULES}
+        cases.append(tested(healthy(step, 200 if step == "1m" else 320), "healthy", silent))
+        content = {"rule_files": ["alerts.yml"], "evaluation_interval": step, "tests": cases}
         (tmp_path / "tests.yml").write_text(yaml.safe_dump(content))
         run(promtool, "test", "rules", str(tmp_path / "tests.yml"))
 
