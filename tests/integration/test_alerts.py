@@ -200,7 +200,7 @@ def test_each_alert_reaches_the_webhook_once_and_clears(monkeypatch: pytest.Monk
         until(lambda: hook.told["StreamFailed", "gone", "resolved"])
 
         while not fired("DiskFillsSoon"):
-            free["share"] = max(0.3, free["share"] - 0.05)
+            free["share"] = max(0.3, free["share"] - 0.03)
             time.sleep(0.5)
         until(lambda: fired("DiskFillsSoon", status="resolved"))
         free["share"] = 0.05

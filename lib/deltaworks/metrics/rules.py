@@ -263,7 +263,7 @@ def _lines(scale: float, docs_url: str | None) -> Iterator[str]:
         yield from (f"          {line}" for line in scaled(rule.expr, scale).splitlines())
         for name, duration in (("for", rule.hold), ("keep_firing_for", rule.keep)):
             if duration != "0s":
-                yield f"        {name}: {times(duration, scale, 0.0)}"
+                yield f"        {name}: {times(duration, scale, _SHORTEST_S)}"
         labels = {"severity": rule.severity} | ({"kind": rule.kind} if rule.kind else {})
         yield "        labels:"
         yield from (f"          {name}: {value}" for name, value in labels.items())

@@ -64,7 +64,8 @@ def test_all_ranges_scale_and_thresholds_do_not() -> None:
     assert scaled(text, 1) == text
     assert scaled(text, 0.01) == "a[36s] > 900 and b offset 864s - max_over_time(c[6s]) / 15"
     assert "c[3s]" in scaled(text, 0.001), "two scrapes fit"
-    assert {rule["alert"]: rule.get("for") for rule in rules(scale=0.01)}["StreamFailed"] == "600ms"
+    holds = {rule["alert"]: rule.get("for") for rule in rules(scale=0.1)}
+    assert (holds["StreamFailed"], holds["SlowBatches"]) == ("6s", "90s")
 
 
 def test_a_scale_that_is_none_is_refused() -> None:
