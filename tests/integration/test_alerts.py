@@ -143,7 +143,7 @@ def watching(settings: Settings) -> Iterator[None]:
                 )
             )
             processes.callback(process.terminate)
-            until(lambda name=name: monitoring.answers(settings, name))
+            until(partial(monitoring.answers, settings, name))
         yield
 
 
