@@ -65,7 +65,9 @@ from deltaworks.errors import ConfigurationError
 FILE = "deltaworks.toml"
 ENVIRONMENT = "DELTAWORKS_ENVIRONMENT"
 PROJECT = "DELTAWORKS_PROJECT"
-_PATHS = frozenset({"home", "cache", "postgres_bin", "mariadb_bin", "java_home", "ivy_settings", "hadoop_conf_dir"})
+_PATHS = frozenset(
+    {"home", "cache", "postgres_bin", "mariadb_bin", "prometheus_bin", "java_home", "ivy_settings", "hadoop_conf_dir"}
+)
 KEYS: Mapping[str, str] = {
     "postgres_bin": "POSTGRES_BIN",
     "java_home": "JAVA_HOME",
@@ -82,6 +84,7 @@ KEYS: Mapping[str, str] = {
         *("start_offsets", "run_from", "supervisor", "docs_url", "tables", "storage", "schema_registry_port"),
         *("serve_stores", "connect_port", "connect_plugins", "metrics"),
         *("source_postgres_port", "source_mariadb_port", "mariadb_bin", "opensearch_port"),
+        *("prometheus_port", "alertmanager_port", "prometheus_bin", "alert_webhook"),
     )
 }
 """Key of a setting in the file -> its environment variable. The names of the keys are those of `Settings`."""

@@ -83,6 +83,15 @@ class Settings:
     Debian's packages."""
     opensearch_port: int = 19210
     """Port of the stack's OpenSearch; DELTAWORKS_OPENSEARCH_PORT. It takes the next one for itself."""
+    prometheus_port: int = 19090
+    """Port of the stack's Prometheus; DELTAWORKS_PROMETHEUS_PORT."""
+    alertmanager_port: int = 19094
+    """Port of its Alertmanager; DELTAWORKS_ALERTMANAGER_PORT."""
+    prometheus_bin: Path | None = None
+    """Preferred folder with `prometheus` and `alertmanager`; DELTAWORKS_PROMETHEUS_BIN, else the system's, else
+    Debian's packages."""
+    alert_webhook: str | None = field(default=None, repr=False)
+    """Address that the Alertmanager tells of alerts; DELTAWORKS_ALERT_WEBHOOK, else they are on its page only."""
     spark_port: int = 7077
     """Port of the master of the stack's Spark cluster; DELTAWORKS_SPARK_PORT. Its page and the workers take the next
     five."""
@@ -199,6 +208,10 @@ class Settings:
             source_mariadb_port=_port(env, "DELTAWORKS_SOURCE_MARIADB_PORT", default.source_mariadb_port),
             mariadb_bin=_folder(env, "DELTAWORKS_MARIADB_BIN"),
             opensearch_port=_port(env, "DELTAWORKS_OPENSEARCH_PORT", default.opensearch_port),
+            prometheus_port=_port(env, "DELTAWORKS_PROMETHEUS_PORT", default.prometheus_port),
+            alertmanager_port=_port(env, "DELTAWORKS_ALERTMANAGER_PORT", default.alertmanager_port),
+            prometheus_bin=_folder(env, "DELTAWORKS_PROMETHEUS_BIN"),
+            alert_webhook=_webhook(env, "DELTAWORKS_ALERT_WEBHOOK"),
             spark_port=_port(env, "DELTAWORKS_SPARK_PORT", default.spark_port),
             spark_worker_cores=_number(
                 env, "DELTAWORKS_SPARK_WORKER_CORES", os.cpu_count() or default.spark_worker_cores
@@ -277,6 +290,8 @@ class Settings:
             "DELTAWORKS_SOURCE_POSTGRES_PORT": self.source_postgres_port,
             "DELTAWORKS_SOURCE_MARIADB_PORT": self.source_mariadb_port,
             "DELTAWORKS_OPENSEARCH_PORT": self.opensearch_port,
+            "DELTAWORKS_PROMETHEUS_PORT": self.prometheus_port,
+            "DELTAWORKS_ALERTMANAGER_PORT": self.alertmanager_port,
             "DELTAWORKS_SPARK_PORT": self.spark_port,
             "DELTAWORKS_SPARK_WORKER_CORES": self.spark_worker_cores,
             "DELTAWORKS_SPARK_WORKER_MEMORY": self.spark_worker_memory,
@@ -297,6 +312,8 @@ class Settings:
         optional = {
             "POSTGRES_BIN": self.postgres_bin,
             "DELTAWORKS_MARIADB_BIN": self.mariadb_bin,
+            "DELTAWORKS_PROMETHEUS_BIN": self.prometheus_bin,
+            "DELTAWORKS_ALERT_WEBHOOK": self.alert_webhook,
             "DELTAWORKS_CONTROL_URL": self.control_url,
             "DELTAWORKS_SQL_PASSWORD": self.sql_password,
             "JAVA_HOME": self.java_home,
@@ -411,7 +428,7 @@ class Settings:
     def parts(self) -> tuple[Path, ...]:
         """Everything that deltaworks makes in the home; nothing else in it is ever deleted."""
         others = (self.airflow, self.pgpass, self.source_pgpass, self.source_options, self.run, self.temporary)
-        return (*self.private, *self.of_servers, *others, self.metrics_targets, self.marker)
+        return (*self.private, *self.of_servers, *others, self.metrics_targets, self.monitoring, self.marker)
 
     @property
     def of_servers(self) -> tuple[Path, ...]:
@@ -515,9 +532,18 @@ class Settings:
         return self.home / "run"
 
     @property
+    def monitoring(self) -> Path:
+        """Programs, configuration and data of Prometheus and its Alertmanager."""
+        return self.home / "monitoring"
+
+    @property
     def metrics_targets(self) -> Path:
         """One file per driver that Prometheus can ask, as its `file_sd_configs` read them."""
         return self.home / "metrics"
+
+    def metrics_target(self, pipeline: str) -> Path:
+        """That of one pipeline."""
+        return self.metrics_targets / f"{pipeline}.json"
 
     @property
     def temporary(self) -> Path:
@@ -654,6 +680,15 @@ def _link(env: Values, name: str) -> str | None:
             hint="such as https://docs.example.com/deltaworks",
         )
     return None if value is None else value.rstrip("/")
+
+
+def _webhook(env: Values, name: str) -> str | None:
+    value = env.get(name) or None
+    if value is not None and not value.startswith(("https://", "http://")):  # never shown: it may have a secret
+        raise ConfigurationError(
+            f"{env.origin(name)} is no address of a web server.", hint="such as https://hooks.example.com/alerts"
+        )
+    return value
 
 
 def _object_store(env: Values, name: str, default: str = "") -> str | None:

@@ -38,7 +38,8 @@ def up(
         typer.Argument(
             help="Components to start, with what they need, such as `kafka`; or one that is started only if it is "
             "named: `sql` for BI tools, `s3`, an object store, `schema-registry`, `connect`, `source-postgres` and "
-            "`source-mariadb`, databases for connectors, `opensearch`, or `spark`, a cluster. Default: all others."
+            "`source-mariadb`, databases for connectors, `opensearch`, `prometheus` and "
+            "`alertmanager`, or `spark`, a cluster. Default: all others."
         ),
     ] = None,
     secured: Annotated[
@@ -82,6 +83,13 @@ def up(
         out.print(Text(f"Source MariaDB  {login.url}  password in {login.file}"))
     if stack.opensearch is not None:
         out.print(Text(f"OpenSearch  {stack.opensearch}  without a password"))
+    if stack.alertmanager is not None:
+        told = "tells the webhook" if settings.alert_webhook else "tells nobody: set DELTAWORKS_ALERT_WEBHOOK"
+        out.print(Text(f"Alertmanager  {stack.alertmanager}  {told}"))
+    if stack.prometheus is not None:
+        out.print(Text(f"Prometheus  {stack.prometheus}  without a password"))
+        if settings.metrics == "off":
+            out.print(Text(f'streams serve no metrics: in {config.FILE}, metrics = "on", then deploy them again'))
     if (login := stack.spark) is not None:
         from deltaworks.stack import spark
 

@@ -142,6 +142,7 @@ def stop(
             launchers=launchers,
         )
         report(_how_they_went([driver.drained for driver in ended]))
+        settings.metrics_target(name).unlink(missing_ok=True)  # of a driver that was killed: nobody misses it now
         latest = max((driver.generation for driver in ended), default=fence.read(paths.fence))
         with suppress(ControlUnavailableError):
             if registry is not None:

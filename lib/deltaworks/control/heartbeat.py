@@ -72,6 +72,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     call_outs: dict[str, str] = {}
     """Call-outs whose system counts as down -> `open` or `half-open`, as tasks of this machine say."""
     error: str | None = None
+    interval_s: float | None = None
+    """The trigger interval of the pipeline."""
     alerts: Alerts = USUAL
     """The thresholds of the pipeline."""
 

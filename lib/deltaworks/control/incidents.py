@@ -38,7 +38,8 @@ Kind = Literal[
 ]
 DISK_FREE, DISK_FREE_AGAIN = 0.10, 0.15
 """The share of the disk of the home that is free when it is filling, and when that is over."""
-_LEAST_GROWTH = 100_000
+LEAST_GROWTH = 100_000
+"""Stores that have grown by fewer entries are never an incident."""
 _MOSTLY = 0.8
 _NOT_LONG = timedelta(hours=1)
 
@@ -230,12 +231,17 @@ def of_stream(status: PipelineStatus, trend: Trend) -> list[Finding] | None:
     return found + [Finding(pipeline=status.name, kind=kind, what=between, opens=False) for kind in rest]
 
 
-def of_home(home: Path) -> list[Finding]:
-    """The findings about the disk of the home."""
+def free_share(home: Path) -> float:
+    """How much of the disk of the home is free, of its space or of its files, whichever is less."""
     found = os.statvfs(home)
     shares = [found.f_bavail / found.f_blocks] if found.f_blocks else []
     shares += [found.f_favail / found.f_files] if found.f_files else []
-    free = min(shares, default=1.0)
+    return min(shares, default=1.0)
+
+
+def of_home(home: Path) -> list[Finding]:
+    """The findings about the disk of the home."""
+    free = free_share(home)
     if free >= DISK_FREE_AGAIN:
         return []
     what = f"{free:.0%} of the disk of {home} is free: {disk.free(home)}"
@@ -285,7 +291,7 @@ def _of_running(beat: Heartbeat, trend: Trend) -> Iterator[Finding]:
         opens = trend.dead_letters >= limits.dead_letters
         yield Finding(pipeline=name, kind="dead_letters", what=what, opens=opens)
     before, now = trend.state_before, beat.state_entries
-    if limits.state_growth is not None and before is not None and now - before >= _LEAST_GROWTH:
+    if limits.state_growth is not None and before is not None and now - before >= LEAST_GROWTH:
         what = f"its stores have {now:,} entries; they had {before:,} a day ago"
         opens = now > limits.state_growth * before
         margin = now > (1 + limits.state_growth) / 2 * before

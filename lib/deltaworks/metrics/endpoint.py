@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 from prometheus_client import start_http_server
@@ -13,20 +12,12 @@ from prometheus_client import start_http_server
 from deltaworks.control.batches import BatchRecord
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.reporter import Reporter
-from deltaworks.errors import ConfigurationError
+from deltaworks.errors import LeaseError
 from deltaworks.files import replace_file
 from deltaworks.metrics.stream import StreamMetrics
 from deltaworks.settings import Settings
 
 _LOOPBACK = "127.0.0.1"
-_SCRAPE_CONFIG = """\
-scrape_configs:
-  - job_name: deltaworks
-    scrape_interval: 5s
-    file_sd_configs:
-      - files: ["{files}"]
-        refresh_interval: 5s
-"""
 _log = logging.getLogger(__name__)
 
 
@@ -66,29 +57,33 @@ def metered(settings: Settings, pipeline: str, reporter: Reporter) -> Iterator[R
     """A reporter whose heartbeats can be read at an endpoint while the block runs.
 
     It listens on 127.0.0.1, at any free port. The file that says where is taken away at the end; that of a driver that
-    was killed stays, so that Prometheus sees that it does not answer, until the next driver replaces it.
+    has failed or was killed stays, so that Prometheus sees that it does not answer, until the next driver replaces it,
+    or the stream is stopped.
 
     Args:
         settings: of the home.
         pipeline: the name of the pipeline.
         reporter: gets what the driver reports.
     """
-    metrics = StreamMetrics(pipeline)
+    metrics = StreamMetrics(pipeline, settings.home)
     try:
         server, thread = start_http_server(0, addr=_LOOPBACK, registry=metrics.registry)
     except OSError as error:  # a stream goes on without
         _log.warning("metrics are not served: %s", error)
         yield reporter
         return
-    file = _file(settings, pipeline)
+    file, failed = settings.metrics_target(pipeline), False
     address = f"{_LOOPBACK}:{server.server_port}"
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(file, msgspec.json.encode([Target([address])]), mode=0o600)
         _log.info("metrics at http://%s/metrics", address)
         yield MeteredReporter(metrics, reporter)
+    except Exception as error:
+        failed = not isinstance(error, LeaseError)  # that one was replaced
+        raise
     finally:
-        if targets(settings).get(pipeline) == address:  # not that of a newer driver
+        if not failed and targets(settings).get(pipeline) == address:  # not that of a newer driver
             file.unlink(missing_ok=True)
         server.shutdown()
         server.server_close()
@@ -105,22 +100,3 @@ def targets(settings: Settings) -> dict[str, str]:
         except (OSError, ValueError, IndexError):  # taken away just now, or damaged: the next driver replaces it
             continue
     return found
-
-
-def scrape_config(settings: Settings) -> str:
-    """The part of a configuration of Prometheus that finds all drivers of a home.
-
-    Raises:
-        ConfigurationError: Prometheus would take the path of the home for a pattern.
-    """
-    folder = str(settings.metrics_targets)
-    if any(character in folder for character in '*?[]"\\'):
-        raise ConfigurationError(
-            f"Prometheus cannot use {folder}: it takes some of its characters for a pattern.",
-            hint="DELTAWORKS_HOME=<a folder without quotes, brackets, * and ?>",
-        )
-    return _SCRAPE_CONFIG.format(files=f"{folder}/*.json")
-
-
-def _file(settings: Settings, pipeline: str) -> Path:
-    return settings.metrics_targets / f"{pipeline}.json"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
@@ -11,6 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from deltaworks.control.heartbeat import Heartbeat, State
+from deltaworks.control.incidents import free_share
+from deltaworks.topology.alerts import Alerts
 
 PREFIX = "deltaworks_stream_"
 STATES: tuple[str, ...] = get_args(State)
@@ -25,6 +29,7 @@ _GAUGES: Mapping[str, tuple[str, str]] = {
     "state_entries": ("state_entries", "Entries of all state stores."),
     "last_batch": ("batch_id", "Number of the last batch."),
     "last_batch_seconds": ("batch_seconds", "How long it took."),
+    "interval_seconds": ("interval_s", "The trigger interval of the pipeline."),
 }
 """Name -> field of the heartbeat, and help."""
 _COUNTERS: Mapping[str, tuple[str, str]] = {
@@ -45,11 +50,12 @@ class StreamMetrics(Collector):
 
     Args:
         pipeline: the name of the pipeline, in all labels.
+        home: how much of its disk is free is shown, too.
     """
 
-    def __init__(self, pipeline: str) -> None:
+    def __init__(self, pipeline: str, home: Path | None = None) -> None:
         self.registry = CollectorRegistry()
-        self._pipeline = pipeline
+        self._pipeline, self._home = pipeline, home
         self._lock = threading.Lock()  # guards what follows
         self._beat: Heartbeat | None = None
         self._batches = Histogram(
@@ -85,14 +91,14 @@ class StreamMetrics(Collector):
         yield state
         for metric, (field, text) in _GAUGES.items():
             if (value := getattr(beat, field)) is not None:
-                gauge = GaugeMetricFamily(f"{PREFIX}{metric}", text, labels=["pipeline"])
-                gauge.add_metric(name, value)
-                yield gauge
-        stale = GaugeMetricFamily(
-            f"{PREFIX}stale_snapshots", "Snapshots of KTables that do not show all changes yet.", labels=["pipeline"]
+                yield self._gauge(metric, value, text)
+        yield self._gauge(
+            "stale_snapshots", len(beat.stale_snapshots), "Snapshots of KTables that do not show all changes yet."
         )
-        stale.add_metric(name, len(beat.stale_snapshots))
-        yield stale
+        yield from self._limits(beat.alerts)
+        if self._home is not None:
+            text = "Share of the disk of the home that is free, of its space or of its files."
+            yield self._gauge("home_free_ratio", free_share(self._home), text)
         for metric, (field, text) in _COUNTERS.items():
             counter = CounterMetricFamily(f"{PREFIX}{metric}", text, labels=["pipeline"])
             counter.add_metric(name, getattr(beat, field))
@@ -102,6 +108,23 @@ class StreamMetrics(Collector):
         yield self._by_kind("object_store_requests", "kind", beat.store_requests, requests)
         yield self._by_partition("lag_records", beat.lag_by_partition, "Records that no committed batch covers.")
         yield self._by_partition("next_offset", beat.next_offsets, "The next offset after the last committed batch.")
+
+    def _limits(self, alerts: Alerts) -> Iterator[Metric]:
+        """The thresholds of the pipeline; one that is None is absent."""
+        for metric, limit, text in (
+            ("lag_seconds", alerts.lag, "From how far behind its topics on a stream has an incident."),
+            ("batch_seconds", alerts.batch, "From how long without a batch on, while records wait."),
+            ("dead_letters", alerts.dead_letters, "From how many dead letters within an hour on."),
+            ("state_growth", alerts.state_growth, "From which multiple of the entries of a day before on."),
+        ):
+            if limit is not None:
+                value = limit.total_seconds() if isinstance(limit, timedelta) else limit
+                yield self._gauge(f"alert_{metric}", value, text)
+
+    def _gauge(self, metric: str, value: float, text: str) -> Metric:
+        gauge = GaugeMetricFamily(f"{PREFIX}{metric}", text, labels=["pipeline"])
+        gauge.add_metric([self._pipeline], value)
+        return gauge
 
     def _by_kind(self, metric: str, label: str, counts: Mapping[str, int], text: str) -> Metric:
         found = CounterMetricFamily(f"{PREFIX}{metric}", text, labels=["pipeline", label])

@@ -144,10 +144,17 @@ class Health:
         generation: generation of the driver; the heartbeat belongs to the newest one.
         reporter: gets the same reports.
         alerts: the thresholds of the pipeline, for whoever reads the heartbeat.
+        interval_s: its trigger interval, likewise.
     """
 
     def __init__(
-        self, paths: PipelinePaths, name: str, generation: int, reporter: Reporter, alerts: Alerts = USUAL
+        self,
+        paths: PipelinePaths,
+        name: str,
+        generation: int,
+        reporter: Reporter,
+        alerts: Alerts = USUAL,
+        interval_s: float | None = None,
     ) -> None:
         self._paths, self._name, self._generation, self._reporter = paths, name, generation, reporter
         self._totals = _Totals()
@@ -162,6 +169,7 @@ class Health:
             state="starting",
             pid=os.getpid(),
             at=clock.wall_s(),
+            interval_s=interval_s,
             alerts=alerts,
         )
         self._begun = self._batch_ended = clock.ticks_s()

@@ -176,7 +176,8 @@ class StreamDriver:
         self._batch: int | None = None
         """In process."""
         self._sizes = RecordSizes(sizes.read(self._current.sizes))
-        self._health = Health(paths, pipeline.name, generation, reporter, pipeline.alerts)
+        interval_s = pipeline.trigger_interval.total_seconds()
+        self._health = Health(paths, pipeline.name, generation, reporter, pipeline.alerts, interval_s)
         self._ticked = False
         self._stop = threading.Event()
         self._committing = threading.Lock()

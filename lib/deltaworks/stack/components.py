@@ -16,12 +16,12 @@ Report = Callable[[str], None]
 """Gets progress messages, one short line at a time."""
 Kind = (
     Literal["kafka", "postgres", "airflow", "seaweedfs", "axonops", "connect", "spark", "deltaworks"]
-    | Literal["source-postgres", "mariadb", "opensearch"]
+    | Literal["source-postgres", "mariadb", "opensearch", "prometheus", "alertmanager"]
 )
 """The software of a component."""
 Check = (
     Literal["admin", "login", "http", "heartbeat", "answers", "sql", "s3", "schemas", "connect", "spark", "exit"]
-    | Literal["search"]
+    | Literal["search", "watch"]
 )
 """How to check that others can use a component."""
 

@@ -24,6 +24,7 @@ from deltaworks.settings import Settings
 from deltaworks.stack import (
     airflow,
     connect,
+    monitoring,
     opensearch,
     ports,
     runner,
@@ -83,6 +84,10 @@ class Stack:
     """Likewise for the MariaDB."""
     opensearch: str | None
     """Where clients reach OpenSearch, if it is among them."""
+    prometheus: str | None
+    """Where the pages of Prometheus are, if it is among them."""
+    alertmanager: str | None
+    """Likewise for its Alertmanager."""
     seconds: float
     """Duration of the call."""
 
@@ -177,6 +182,8 @@ def up(
         source_postgres=source_postgres.credentials(settings) if source_postgres.NAME in names else None,
         source_mariadb=source_mariadb.credentials(settings) if source_mariadb.NAME in names else None,
         opensearch=opensearch.url(settings) if opensearch.NAME in names else None,
+        prometheus=monitoring.url(settings, monitoring.PROMETHEUS) if monitoring.PROMETHEUS in names else None,
+        alertmanager=monitoring.url(settings, monitoring.ALERTMANAGER) if monitoring.ALERTMANAGER in names else None,
         seconds=clock.ticks_s() - begin,
     )
 

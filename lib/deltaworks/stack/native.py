@@ -1,7 +1,7 @@
 """Answers the questions of the runner and `up` about each component on this machine, with one `match` per question.
 
 The answers are in `kafka.py`, `postgres.py`, `airflow.py`, `seaweedfs.py`, `schema_registry.py`, `connect.py`,
-`spark.py`, `source_postgres.py`, `source_mariadb.py`, `opensearch.py` and `sql`.
+`spark.py`, `source_postgres.py`, `source_mariadb.py`, `opensearch.py`, `monitoring.py` and `sql`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ _VARIABLES = {
     "source_postgres_port": "DELTAWORKS_SOURCE_POSTGRES_PORT=<port>",
     "source_mariadb_port": "DELTAWORKS_SOURCE_MARIADB_PORT=<port>",
     "opensearch_port": "DELTAWORKS_OPENSEARCH_PORT=<the first of two ports>",
+    "prometheus_port": "DELTAWORKS_PROMETHEUS_PORT=<port>",
+    "alertmanager_port": "DELTAWORKS_ALERTMANAGER_PORT=<port>",
     "spark_port": "DELTAWORKS_SPARK_PORT=<the first of six ports>",
 }
 
@@ -148,6 +150,10 @@ class NativeHost:
                 from deltaworks.stack import opensearch
 
                 opensearch.prepare(self.settings, self.components, report)
+            case "prometheus" | "alertmanager":
+                from deltaworks.stack import monitoring
+
+                monitoring.prepare(self.settings, component, report)
             case "seaweedfs":
                 from deltaworks.stack import seaweedfs
 
@@ -205,6 +211,14 @@ class NativeHost:
                     command=opensearch.command(self.settings, self.components, component),
                     environment=opensearch.environment(self.settings),
                     user=opensearch.server_user(),
+                )
+            case "prometheus" | "alertmanager":
+                from deltaworks.stack import monitoring
+
+                return Launch(
+                    command=monitoring.command(self.settings, component, self.components.software[component.software]),
+                    environment=monitoring.environment(),
+                    folder=monitoring.folder(self.settings, component),
                 )
             case "seaweedfs":
                 from deltaworks.stack import seaweedfs
@@ -270,6 +284,10 @@ class NativeHost:
                 from deltaworks.stack import opensearch
 
                 return opensearch.answers(self.settings)
+            case "watch":
+                from deltaworks.stack import monitoring
+
+                return monitoring.answers(self.settings, component.name)
             case "http":
                 from deltaworks.stack import airflow
 

@@ -35,6 +35,11 @@ def lets_in(login: Credentials, port: int, path: str, *, timeout_s: float) -> bo
     return _read(port, path, {"Authorization": f"Basic {token}"}, timeout_s) is not None
 
 
+def shows(port: int, path: str, *, timeout_s: float) -> bool:
+    """Whether a component shows a page; else as `said`."""
+    return _read(port, path, {}, timeout_s) is not None
+
+
 def _read(port: int, path: str, headers: Mapping[str, str], timeout_s: float) -> bytes | None:
     connection = http.client.HTTPConnection(_LOOPBACK, port, timeout=timeout_s)
     try:

@@ -6,15 +6,14 @@ import json
 import stat
 import urllib.error
 import urllib.request
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deltaworks import home
 from deltaworks.control.reporter import SilentReporter
-from deltaworks.errors import ConfigurationError
-from deltaworks.metrics.endpoint import metered, scrape_config, targets
+from deltaworks.errors import FencedError, SinkError
+from deltaworks.metrics.endpoint import metered, targets
 from deltaworks.settings import Settings
 from tests.unit.metrics.test_stream import BEAT
 
@@ -67,7 +66,11 @@ def test_a_damaged_file_is_passed_over(settings: Settings) -> None:
         assert set(targets(settings)) == {"orders"}
 
 
-def test_the_configuration_names_the_files(settings: Settings, tmp_path: Path) -> None:
-    assert f'- files: ["{settings.home}/metrics/*.json"]' in scrape_config(settings)
-    with pytest.raises(ConfigurationError, match="takes some of its characters for a pattern"):
-        scrape_config(replace(settings, home=tmp_path / "home[1]"))
+@pytest.mark.parametrize(("error", "stays"), [(SinkError("broken"), True), (FencedError("replaced"), False)])
+def test_the_file_of_a_driver_that_has_failed_stays_so_that_it_is_missed(
+    settings: Settings, error: Exception, stays: bool
+) -> None:
+    with pytest.raises(type(error)), metered(settings, "orders", SilentReporter()):
+        raise error
+
+    assert (set(targets(settings)) == {"orders"}) is stays

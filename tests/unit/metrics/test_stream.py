@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,9 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from deltaworks.control.heartbeat import Heartbeat
+from deltaworks.metrics import stream
 from deltaworks.metrics.stream import PREFIX, STATES, StreamMetrics
+from deltaworks.topology.alerts import Alerts
 
 BEAT = Heartbeat(
     pipeline="orders",
@@ -42,6 +45,8 @@ BEAT = Heartbeat(
     restore_seconds=0.0625,
     skipped_transactions=8,
     store_requests={"PUT": 9},
+    interval_s=1.5,
+    alerts=Alerts(lag=timedelta(minutes=2), dead_letters=3),
 )
 
 
@@ -58,8 +63,10 @@ def samples(metrics: StreamMetrics) -> dict[tuple[str, tuple[tuple[str, str], ..
     return found
 
 
-def test_a_scrape_shows_every_number_of_the_heartbeat() -> None:
-    metrics = StreamMetrics("orders")
+def test_a_scrape_shows_every_number_of_the_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = 0.375
+    monkeypatch.setattr(stream, "free_share", lambda _: free)
+    metrics = StreamMetrics("orders", Path("/"))
     metrics.take(BEAT)
 
     found = samples(metrics)
@@ -74,6 +81,12 @@ def test_a_scrape_shows_every_number_of_the_heartbeat() -> None:
         "state_entries": 5_000,
         "last_batch": 41,
         "last_batch_seconds": 0.75,
+        "interval_seconds": 1.5,
+        "alert_lag_seconds": 120,
+        "alert_batch_seconds": 900,
+        "alert_dead_letters": 3,
+        "alert_state_growth": 2,
+        "home_free_ratio": free,
         "stale_snapshots": 2,
         "records_total": 90_000,
         "dropped_records_total": 1,
@@ -107,16 +120,19 @@ def test_each_batch_counts_once_with_its_parts() -> None:
 def test_what_is_not_known_yet_is_absent() -> None:
     metrics = StreamMetrics("orders")
     assert {name for name, _ in samples(metrics) if "duration" not in name} == set()
-    metrics.take(msgspec.structs.replace(BEAT, batch_id=None, lag_seconds=None, lag_by_partition={}))
+    no_limits = Alerts(lag=None, batch=None, dead_letters=None, state_growth=None)
+    unknown = msgspec.structs.replace(BEAT, batch_id=None, lag_seconds=None, lag_by_partition={}, alerts=no_limits)
+    metrics.take(unknown)
 
     names = {name for name, _ in samples(metrics)}
 
     assert not names & {"last_batch", "lag_seconds", "lag_records"}
     assert "records_per_second" in names
+    assert not {name for name in names if name.startswith("alert_")}
 
 
 def test_the_page_names_all_of_them_and_no_others() -> None:
-    metrics = StreamMetrics("orders")
+    metrics = StreamMetrics("orders", Path("/"))
     metrics.take(BEAT)
     collected = {name for name, _ in samples(metrics)}
     there = {re.sub("_(bucket|sum|count|created)$", "", name) for name in collected} - {""}

@@ -36,7 +36,7 @@ def test_a_component_comes_with_what_it_needs_in_the_order_of_starting() -> None
     assert [c.name for c in components.chosen(["spark-worker-1"])] == ["spark-master", "spark-worker-1"]
     assert [c.name for c in components.chosen(["connect"])] == ["kafka", "connect"]
     names = {"sql", "s3", "schema-registry", "connect", "connect-2"}
-    names |= {"source-postgres", "source-mariadb", "opensearch"}
+    names |= {"source-postgres", "source-mariadb", "opensearch", "prometheus", "alertmanager"}
     optional = [c for c in components.by_name.values() if c.name in names or c.part_of == "spark"]
     assert components.chosen(None) == [c for c in components.by_name.values() if c not in optional]
 

@@ -54,7 +54,7 @@ def test_every_component_with_an_image_is_a_service(services: dict[str, Any]) ->
     assert list(services) == list(SERVICES)
     assert COMPONENTS.by_name.keys() - SERVICES.keys() == {
         *("schema-registry", "connect", "connect-2"),
-        *("source-postgres", "source-mariadb", "opensearch"),
+        *("source-postgres", "source-mariadb", "opensearch", "prometheus", "alertmanager"),
     }
 
 
