@@ -145,9 +145,9 @@ def test_versions_of_components_and_packages_agree_everywhere() -> None:
     assert f'version = "{software["deltaworks"].version}"' in project
     assert f"pyspark=={software['spark'].version}" in pinned
     assert software["spark"].image == software["deltaworks"].image
+    unpacked = ("source-postgres", "mariadb", "opensearch", "prometheus", "alertmanager")
+    without = ("axonops", "connect", "spark", *unpacked)
     for name, entry in software.items():
-        without = ("axonops", "connect", "spark", "source-postgres", "mariadb", "opensearch", "prometheus")
-        without += ("alertmanager",)
         assert name in without or entry.version in entry.image, name
     base = (ROOT / "infra/kubernetes/base/kustomization.yaml").read_text()
     assert f'newTag: "{software["deltaworks"].version}"' in base

@@ -22,9 +22,9 @@ from confluent_kafka import Producer
 from deltaworks.config import Reference
 from deltaworks.connect import FileSink, planning
 from deltaworks.connect.api import ConnectApi
-from deltaworks.connect.connector import text_of
 from deltaworks.connect.options import dead_letters_of
 from deltaworks.connect.project import Loaded, load
+from deltaworks.connect.values import text_of
 from deltaworks.connectors import dead_letters, resends
 from deltaworks.connectors.overview import overview
 from deltaworks.connectors.supervision import Decision, supervise
