@@ -278,7 +278,7 @@ def expected(alert: str, shown: str) -> dict[str, Any]:
     return {"exp_labels": labels, "exp_annotations": texts}
 
 
-def tested(case: Case, name: str, silent: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+def checked(case: Case, name: str, silent: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
     """A case as promtool reads it."""
     checks = [
         {"eval_time": at, "alertname": case.alert, "exp_alerts": [expected(case.alert, shown)]}
@@ -303,10 +303,10 @@ def test_each_rule_fires_with_its_texts_and_not_without_need(promtool: str, tmp_
         # Evaluated at the steps of the series: each quarter of a minute would take promtool minutes.
         text = re.sub("    interval: .*\n", "", rules.render(scale=scale))
         (tmp_path / "alerts.yml").write_text(text)
-        cases = [tested(case, name, {case.alert: case.silent}) for name, case in CASES.items() if case.step == step]
+        cases = [checked(case, name, {case.alert: case.silent}) for name, case in CASES.items() if case.step == step]
         times = ("10m", "100m", "190m") if step == "1m" else ("1h", "1240m")
         silent = {rule.name: times for rule in rules.RULES}
-        cases.append(tested(healthy(step, 200 if step == "1m" else 320), "healthy", silent))
+        cases.append(checked(healthy(step, 200 if step == "1m" else 320), "healthy", silent))
         content = {"rule_files": ["alerts.yml"], "evaluation_interval": step, "tests": cases}
         (tmp_path / "tests.yml").write_text(yaml.safe_dump(content))
         run(promtool, "test", "rules", str(tmp_path / "tests.yml"))
