@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deltaworks import home
 from deltaworks.control.reporter import SilentReporter
 from deltaworks.metrics import prometheus, rules
 from deltaworks.metrics.endpoint import metered
@@ -39,7 +40,9 @@ Series = Mapping[str, str]
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     ports = free_ports(2)
     own = own_settings(tmp_path_factory.mktemp("monitoring") / "home")
-    return replace(own, prometheus_port=ports[0], alertmanager_port=ports[1], metrics="on")
+    made = replace(own, prometheus_port=ports[0], alertmanager_port=ports[1], metrics="on")
+    home.make(made)
+    return made
 
 
 @pytest.fixture(scope="module")
