@@ -16,12 +16,12 @@ connector = DebeziumPostgres(
 ```
 
 `connector.py` is the connector; `debezium.py`, `jdbc.py`, `search.py`, `storage.py` and `file_streams.py` make ones of
-common classes; `published.py` has the settings that others have published. `chains.py` has transforms and predicates,
-which `transforms.py` makes of typed arguments, and `converters.py` the names of converters. `secrets.py` says what is a
-secret and how it is referred to. `project.py` finds and loads the files. `checks.py` needs no worker; `validation.py`
-asks one. `planning.py` compares files with the cluster and applies them; `states.py` is what connectors and tasks do
-now. `api.py` is the client of Connect's REST interface, `answers.py` what that says. Nothing here prints. What needs
-the registry is in `deltaworks.connectors`.
+common classes, sinks with what `sinks.py` has for all; `published.py` has the settings that others have published.
+`chains.py` has transforms and predicates, which `transforms.py` makes of typed arguments, and `converters.py` the names
+of converters. `secrets.py` says what is a secret and how it is referred to. `project.py` finds and loads the files.
+`checks.py` needs no worker; `validation.py` asks one. `planning.py` compares files with the cluster and applies them;
+`states.py` is what connectors and tasks do now. `api.py` is the client of Connect's REST interface, `answers.py` what
+that says. Nothing here prints. What needs the registry is in `deltaworks.connectors`.
 """
 
 from deltaworks.connect.chains import Predicate, Transform
@@ -36,6 +36,7 @@ from deltaworks.connect.debezium import (
 from deltaworks.connect.file_streams import FileSink, FileSource
 from deltaworks.connect.jdbc import JdbcSink
 from deltaworks.connect.search import ElasticsearchSink, OpenSearchSink
+from deltaworks.connect.sinks import SinkOptions
 from deltaworks.connect.storage import HdfsSink, S3Sink
 from deltaworks.connect.transforms import (
     Cast,
@@ -94,6 +95,7 @@ __all__ = [
     "ReplaceField",
     "S3Sink",
     "SetSchemaMetadata",
+    "SinkOptions",
     "TimestampConverter",
     "TimestampRouter",
     "TopicNameMatches",

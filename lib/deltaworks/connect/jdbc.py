@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, Unpack
 
-from deltaworks.connect.chains import Transform
-from deltaworks.connect.connector import Connector, OnDrift
-from deltaworks.connect.converters import Converter
-from deltaworks.connect.options import dead_letters_of, given, listed, topics_of
+from deltaworks.connect.connector import Connector
+from deltaworks.connect.options import listed
 from deltaworks.connect.secrets import Reference
+from deltaworks.connect.sinks import SinkOptions, sink
 from deltaworks.connect.values import Value
 from deltaworks.errors import ConfigurationError
 
@@ -29,16 +28,7 @@ def JdbcSink(
     primary_key: Literal["none", "kafka", "record_key", "record_value", "record_header"] = "record_key",
     primary_key_fields: Iterable[str] = (),
     schema_evolution: Literal["none", "basic"] = "none",
-    read_committed: bool = True,
-    dead_letters: str | None = None,
-    dead_letters_replication: int = 3,
-    tasks_max: int = 1,
-    config: Mapping[str, Value] | None = None,
-    secrets: Mapping[str, Reference] | None = None,
-    transforms: Sequence[Transform] = (),
-    key_converter: Converter | None = None,
-    value_converter: Converter | None = None,
-    on_drift: OnDrift = "show",
+    **options: Unpack[SinkOptions],
 ) -> Connector:
     """A connector that writes the records of topics into a table of a database.
 
@@ -56,28 +46,18 @@ def JdbcSink(
         primary_key: where the primary key is.
         primary_key_fields: fields of it; none: all.
         schema_evolution: `basic`: tables are created, and get columns.
-        read_committed: whether records of transactions that were aborted are left out.
-        dead_letters: the topic for records that fail, with the error in headers; None: the first one ends the task.
-        dead_letters_replication: replicas of that topic, if it has to be created.
-        tasks_max: how many tasks at most; more than the topics have partitions are of no use.
-        config: further settings, which win over what the arguments say.
-        secrets: further secrets, as those of `Connector`.
-        transforms: what happens to each record, in this order; see `Transform`.
-        key_converter: how keys are bytes in Kafka, as that of `Connector`.
-        value_converter: likewise for values.
-        on_drift: as that of `Connector`.
+        **options: see `SinkOptions`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, or the arguments do not fit together.
+        TypeError: an argument that there is not.
     """
-    names = topics_of(name, topics)
     if delete and primary_key != "record_key":
         raise ConfigurationError(
             f"Connector '{name}' cannot delete rows with primary_key={primary_key!r}: a deletion has a key only.",
             hint='primary_key="record_key"',
         )
     own: dict[str, Value | None] = {
-        "topics": names,
         "connection.url": url,
         "connection.username": user,
         "collection.name.format": table,
@@ -86,17 +66,5 @@ def JdbcSink(
         "primary.key.mode": primary_key,
         "primary.key.fields": listed(primary_key_fields),
         "schema.evolution": schema_evolution,
-        "consumer.override.isolation.level": "read_committed" if read_committed else None,
-        **dead_letters_of(dead_letters, dead_letters_replication),
     }
-    return Connector(
-        name=name,
-        class_=JDBC_SINK,
-        config={**given(own), **(config or {})},
-        tasks_max=tasks_max,
-        secrets={"connection.password": password, **(secrets or {})},
-        transforms=transforms,
-        key_converter=key_converter,
-        value_converter=value_converter,
-        on_drift=on_drift,
-    )
+    return sink("JdbcSink", name, JDBC_SINK, topics, own, options, secrets={"connection.password": password})

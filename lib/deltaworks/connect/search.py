@@ -5,28 +5,19 @@ Names of settings are those of the connectors' own sources (OpenSearch 4, Elasti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, Unpack
 
-from deltaworks.connect.chains import Transform
-from deltaworks.connect.connector import Connector, OnDrift
-from deltaworks.connect.converters import JSON_CONVERTER, STRING_CONVERTER, Converter, require_one_way
-from deltaworks.connect.options import dead_letters_of, given, listed, topics_of
-from deltaworks.connect.published import ELASTICSEARCH, OPENSEARCH, require_published
+from deltaworks.connect.connector import Connector
+from deltaworks.connect.options import listed
+from deltaworks.connect.published import ELASTICSEARCH, OPENSEARCH
 from deltaworks.connect.secrets import Reference
+from deltaworks.connect.sinks import SinkOptions, sink
 from deltaworks.connect.values import Value
 
 OPENSEARCH_SINK = "io.aiven.kafka.connect.opensearch.OpenSearchSinkConnector"
 OPENSEARCH_3_SINK = "io.aiven.kafka.connect.opensearch.OpensearchSinkConnector"
 ELASTICSEARCH_SINK = "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector"
-
-_JSON: Mapping[str, Value] = {
-    "key.converter": STRING_CONVERTER,
-    "value.converter": JSON_CONVERTER,
-    "value.converter.schemas.enable": False,
-    "schema.ignore": True,
-}
 
 
 def OpenSearchSink(
@@ -43,17 +34,8 @@ def OpenSearchSink(
     drop_invalid: bool = False,
     batch_size: int | None = None,
     plain_json: bool = False,
-    read_committed: bool = True,
-    dead_letters: str | None = None,
-    dead_letters_replication: int = 3,
     connector_version: Literal[3, 4] = 4,
-    tasks_max: int = 1,
-    config: Mapping[str, Value] | None = None,
-    secrets: Mapping[str, Reference] | None = None,
-    transforms: Sequence[Transform] = (),
-    key_converter: Converter | None = None,
-    value_converter: Converter | None = None,
-    on_drift: OnDrift = "show",
+    **options: Unpack[SinkOptions],
 ) -> Connector:
     """A connector that writes the records of topics as documents of OpenSearch, an index per topic.
 
@@ -72,24 +54,14 @@ def OpenSearchSink(
         drop_invalid: whether a record that cannot become a document is left out.
         batch_size: records of a request at most.
         plain_json: keys are texts, and values JSON without a schema, as `to` writes them.
-        read_committed: whether records of transactions that were aborted are left out.
-        dead_letters: the topic for records that fail, with the error in headers; None: the first one ends the task.
-        dead_letters_replication: replicas of that topic, if it has to be created.
         connector_version: of the plugin, whose class has another name since 4.
-        tasks_max: how many tasks at most; more than the topics have partitions are of no use.
-        config: further settings, which win over what the arguments say.
-        secrets: further secrets, as those of `Connector`.
-        transforms: what happens to each record, in this order; see `Transform`.
-        key_converter: how keys are bytes in Kafka, as that of `Connector`.
-        value_converter: likewise for values.
-        on_drift: as that of `Connector`.
+        **options: see `SinkOptions`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, or the connector has no such setting.
+        TypeError: an argument that there is not.
     """
-    require_one_way(name, plain_json, key_converter, value_converter)
     own: dict[str, Value | None] = {
-        "topics": topics_of(name, topics),
         "connection.url": listed(urls),
         "connection.username": user,
         "key.ignore": not key_as_id,
@@ -98,13 +70,19 @@ def OpenSearchSink(
         "behavior.on.version.conflict": version_conflicts,
         "drop.invalid.message": drop_invalid,
         "batch.size": batch_size,
-        **(_JSON if plain_json else {}),
-        "consumer.override.isolation.level": "read_committed" if read_committed else None,
-        **dead_letters_of(dead_letters, dead_letters_replication),
+        "schema.ignore": True if plain_json else None,
     }
-    class_ = OPENSEARCH_SINK if connector_version == 4 else OPENSEARCH_3_SINK
-    made = _made(name, class_, OPENSEARCH, own, tasks_max, password, config, secrets, on_drift)
-    return replace(made, transforms=transforms, key_converter=key_converter, value_converter=value_converter)
+    return sink(
+        "OpenSearchSink",
+        name,
+        OPENSEARCH_SINK if connector_version == 4 else OPENSEARCH_3_SINK,
+        topics,
+        own,
+        options,
+        secrets={"connection.password": password},
+        plain_json=plain_json,
+        published=OPENSEARCH,
+    )
 
 
 def ElasticsearchSink(
@@ -120,16 +98,7 @@ def ElasticsearchSink(
     drop_invalid: bool = False,
     batch_size: int | None = None,
     plain_json: bool = False,
-    read_committed: bool = True,
-    dead_letters: str | None = None,
-    dead_letters_replication: int = 3,
-    tasks_max: int = 1,
-    config: Mapping[str, Value] | None = None,
-    secrets: Mapping[str, Reference] | None = None,
-    transforms: Sequence[Transform] = (),
-    key_converter: Converter | None = None,
-    value_converter: Converter | None = None,
-    on_drift: OnDrift = "show",
+    **options: Unpack[SinkOptions],
 ) -> Connector:
     """A connector that writes the records of topics as documents of Elasticsearch, an index per topic.
 
@@ -147,23 +116,13 @@ def ElasticsearchSink(
         drop_invalid: whether a record that cannot become a document is left out.
         batch_size: records of a request at most.
         plain_json: keys are texts, and values JSON without a schema, as `to` writes them.
-        read_committed: whether records of transactions that were aborted are left out.
-        dead_letters: the topic for records that fail, with the error in headers; None: the first one ends the task.
-        dead_letters_replication: replicas of that topic, if it has to be created.
-        tasks_max: how many tasks at most; more than the topics have partitions are of no use.
-        config: further settings, which win over what the arguments say.
-        secrets: further secrets, as those of `Connector`.
-        transforms: what happens to each record, in this order; see `Transform`.
-        key_converter: how keys are bytes in Kafka, as that of `Connector`.
-        value_converter: likewise for values.
-        on_drift: as that of `Connector`.
+        **options: see `SinkOptions`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, or the connector has no such setting.
+        TypeError: an argument that there is not.
     """
-    require_one_way(name, plain_json, key_converter, value_converter)
     own: dict[str, Value | None] = {
-        "topics": topics_of(name, topics),
         "connection.url": listed(urls),
         "connection.username": user,
         "key.ignore": not key_as_id,
@@ -171,27 +130,16 @@ def ElasticsearchSink(
         "behavior.on.null.values": nulls,
         "drop.invalid.message": drop_invalid,
         "batch.size": batch_size,
-        **(_JSON if plain_json else {}),
-        "consumer.override.isolation.level": "read_committed" if read_committed else None,
-        **dead_letters_of(dead_letters, dead_letters_replication),
+        "schema.ignore": True if plain_json else None,
     }
-    made = _made(name, ELASTICSEARCH_SINK, ELASTICSEARCH, own, tasks_max, password, config, secrets, on_drift)
-    return replace(made, transforms=transforms, key_converter=key_converter, value_converter=value_converter)
-
-
-def _made(
-    name: str,
-    class_: str,
-    published: frozenset[str],
-    own: Mapping[str, Value | None],
-    tasks_max: int,
-    password: Reference | None,
-    config: Mapping[str, Value] | None,
-    secrets: Mapping[str, Reference] | None,
-    on_drift: OnDrift,
-) -> Connector:
-    held: dict[str, Reference] = {} if password is None else {"connection.password": password}
-    settings = {**given(own), **(config or {})}
-    hidden = {**held, **(secrets or {})}
-    require_published(name, class_, published, (*settings, *hidden))
-    return Connector(name=name, class_=class_, config=settings, tasks_max=tasks_max, secrets=hidden, on_drift=on_drift)
+    return sink(
+        "ElasticsearchSink",
+        name,
+        ELASTICSEARCH_SINK,
+        topics,
+        own,
+        options,
+        secrets={"connection.password": password},
+        plain_json=plain_json,
+        published=ELASTICSEARCH,
+    )

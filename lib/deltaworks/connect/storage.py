@@ -6,23 +6,15 @@ who may run them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, Unpack
 
-from deltaworks.connect.chains import Transform
-from deltaworks.connect.connector import Connector, OnDrift
-from deltaworks.connect.converters import JSON_CONVERTER, STRING_CONVERTER, Converter, require_one_way
-from deltaworks.connect.options import (
-    dead_letters_of,
-    given,
-    listed,
-    milliseconds,
-    topics_of,
-)
-from deltaworks.connect.published import HDFS, S3, require_published
+from deltaworks.connect.connector import Connector
+from deltaworks.connect.options import listed, milliseconds
+from deltaworks.connect.published import HDFS, S3
 from deltaworks.connect.secrets import Reference
+from deltaworks.connect.sinks import SinkOptions, sink
 from deltaworks.connect.values import Value
 from deltaworks.errors import ConfigurationError
 
@@ -60,16 +52,7 @@ def S3Sink(
     partition_duration: timedelta | None = None,
     timezone: str = "UTC",
     plain_json: bool = False,
-    read_committed: bool = True,
-    dead_letters: str | None = None,
-    dead_letters_replication: int = 3,
-    tasks_max: int = 1,
-    config: Mapping[str, Value] | None = None,
-    secrets: Mapping[str, Reference] | None = None,
-    transforms: Sequence[Transform] = (),
-    key_converter: Converter | None = None,
-    value_converter: Converter | None = None,
-    on_drift: OnDrift = "show",
+    **options: Unpack[SinkOptions],
 ) -> Connector:
     """A connector that writes the records of topics into objects of S3, or of another store that speaks it.
 
@@ -94,26 +77,16 @@ def S3Sink(
         partition_duration: the time of such a folder.
         timezone: of its names.
         plain_json: keys are texts, and values JSON without a schema, as `to` writes them.
-        read_committed: whether records of transactions that were aborted are left out.
-        dead_letters: the topic for records that fail, with the error in headers; None: the first one ends the task.
-        dead_letters_replication: replicas of that topic, if it has to be created.
-        tasks_max: how many tasks at most; more than the topics have partitions are of no use.
-        config: further settings, which win over what the arguments say.
-        secrets: further secrets, as those of `Connector`.
-        transforms: what happens to each record, in this order; see `Transform`.
-        key_converter: how keys are bytes in Kafka, as that of `Connector`.
-        value_converter: likewise for values.
-        on_drift: as that of `Connector`.
+        **options: see `SinkOptions`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, the arguments do not fit together, or the connector
             has no such setting.
+        TypeError: an argument that there is not.
     """
     if (access_key is None) is not (secret_key is None):
         raise ConfigurationError(f"Connector '{name}': access_key= and secret_key= belong together.")
-    require_one_way(name, plain_json, key_converter, value_converter)
     own: dict[str, Value | None] = {
-        "topics": topics_of(name, topics),
         "s3.bucket.name": bucket,
         "s3.region": region,
         "store.url": endpoint,
@@ -123,12 +96,18 @@ def S3Sink(
         "format.class": _S3_FORMATS[format],
         "s3.compression.type": "gzip" if gzip else None,
         **_files(name, flush_size, folder, rotate, partition_by, path_format, partition_duration, timezone),
-        **_converted(plain_json, read_committed),
-        **dead_letters_of(dead_letters, dead_letters_replication),
     }
-    held: dict[str, Reference] = {} if secret_key is None else {"aws.secret.access.key": secret_key}
-    made = _made(name, S3_SINK, S3, own, tasks_max, {**held, **(secrets or {})}, config, on_drift)
-    return replace(made, transforms=transforms, key_converter=key_converter, value_converter=value_converter)
+    return sink(
+        "S3Sink",
+        name,
+        S3_SINK,
+        topics,
+        own,
+        options,
+        secrets={"aws.secret.access.key": secret_key},
+        plain_json=plain_json,
+        published=S3,
+    )
 
 
 def HdfsSink(
@@ -151,16 +130,7 @@ def HdfsSink(
     partition_duration: timedelta | None = None,
     timezone: str = "UTC",
     plain_json: bool = False,
-    read_committed: bool = True,
-    dead_letters: str | None = None,
-    dead_letters_replication: int = 3,
-    tasks_max: int = 1,
-    config: Mapping[str, Value] | None = None,
-    secrets: Mapping[str, Reference] | None = None,
-    transforms: Sequence[Transform] = (),
-    key_converter: Converter | None = None,
-    value_converter: Converter | None = None,
-    on_drift: OnDrift = "show",
+    **options: Unpack[SinkOptions],
 ) -> Connector:
     """A connector that writes the records of topics into files of HDFS.
 
@@ -185,26 +155,16 @@ def HdfsSink(
         partition_duration: the time of such a folder.
         timezone: of its names.
         plain_json: keys are texts, and values JSON without a schema, as `to` writes them.
-        read_committed: whether records of transactions that were aborted are left out.
-        dead_letters: the topic for records that fail, with the error in headers; None: the first one ends the task.
-        dead_letters_replication: replicas of that topic, if it has to be created.
-        tasks_max: how many tasks at most; more than the topics have partitions are of no use.
-        config: further settings, which win over what the arguments say.
-        secrets: further secrets, as those of `Connector`.
-        transforms: what happens to each record, in this order; see `Transform`.
-        key_converter: how keys are bytes in Kafka, as that of `Connector`.
-        value_converter: likewise for values.
-        on_drift: as that of `Connector`.
+        **options: see `SinkOptions`.
 
     Raises:
         ConfigurationError: a value or a reference cannot be used, the arguments do not fit together, or the connector
             has no such setting.
+        TypeError: an argument that there is not.
     """
     if (principal is None) is not (keytab is None):
         raise ConfigurationError(f"Connector '{name}': principal= and keytab= belong together.")
-    require_one_way(name, plain_json, key_converter, value_converter)
     own: dict[str, Value | None] = {
-        "topics": topics_of(name, topics),
         "hdfs.url": url,
         "format.class": f"io.confluent.connect.hdfs{'3' if hadoop == 3 else ''}.{_HDFS_FORMATS[format]}",
         "logs.dir": logs,
@@ -214,12 +174,18 @@ def HdfsSink(
         "connect.hdfs.keytab": keytab,
         "hdfs.namenode.principal": namenode_principal,
         **_files(name, flush_size, folder, rotate, partition_by, path_format, partition_duration, timezone),
-        **_converted(plain_json, read_committed),
-        **dead_letters_of(dead_letters, dead_letters_replication),
     }
-    class_ = HDFS3_SINK if hadoop == 3 else HDFS_SINK
-    made = _made(name, class_, HDFS, own, tasks_max, dict(secrets or {}), config, on_drift)
-    return replace(made, transforms=transforms, key_converter=key_converter, value_converter=value_converter)
+    return sink(
+        "HdfsSink",
+        name,
+        HDFS3_SINK if hadoop == 3 else HDFS_SINK,
+        topics,
+        own,
+        options,
+        secrets={},
+        plain_json=plain_json,
+        published=HDFS,
+    )
 
 
 def _files(
@@ -251,27 +217,3 @@ def _files(
         "timezone": timezone if by_time else None,
         "locale": "en-US" if path_format is not None else None,
     }
-
-
-def _converted(plain_json: bool, read_committed: bool) -> dict[str, Value | None]:
-    return {
-        "key.converter": STRING_CONVERTER if plain_json else None,
-        "value.converter": JSON_CONVERTER if plain_json else None,
-        "value.converter.schemas.enable": False if plain_json else None,
-        "consumer.override.isolation.level": "read_committed" if read_committed else None,
-    }
-
-
-def _made(
-    name: str,
-    class_: str,
-    published: frozenset[str],
-    own: Mapping[str, Value | None],
-    tasks_max: int,
-    secrets: Mapping[str, Reference],
-    config: Mapping[str, Value] | None,
-    on_drift: OnDrift,
-) -> Connector:
-    settings = {**given(own), **(config or {})}
-    require_published(name, class_, published, (*settings, *secrets))
-    return Connector(name=name, class_=class_, config=settings, tasks_max=tasks_max, secrets=secrets, on_drift=on_drift)
