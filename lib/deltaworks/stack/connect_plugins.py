@@ -9,11 +9,12 @@ from __future__ import annotations
 import shutil
 import tarfile
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
 from deltaworks.stack import connect_transforms
+from deltaworks.stack.archives import require_plain
 from deltaworks.stack.components import Report
 from deltaworks.stack.jars import Jar, ensure_cached, link, read_lock
 
@@ -110,9 +111,7 @@ def _unpack(file: Path, place: Path) -> None:
     with tarfile.open(file) as archive:
         members = archive.getmembers()
         for member in members:
-            path = PurePosixPath(member.name)
-            if not (member.isreg() or member.isdir()) or path.is_absolute() or ".." in path.parts:
-                raise tarfile.ExtractError(f"'{member.name}' is a link, a device or leads out of the folder")
+            require_plain(member.name, tarfile.ExtractError, is_plain=member.isreg() or member.isdir())
             member.mode = (member.mode & 0o755) | 0o600 | (0o100 if member.isdir() else 0)
             member.uid = member.gid = 0
         archive.extractall(place, members)

@@ -17,12 +17,13 @@ import stat
 import string
 import subprocess
 import zipfile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
 from deltaworks.stack import other_user, pages
+from deltaworks.stack.archives import require_plain
 from deltaworks.stack.components import Component, Components, Report
 from deltaworks.stack.jars import ensure_cached, read_lock
 from deltaworks.stack.java import Java, find_java
@@ -155,10 +156,8 @@ def unpack(file: Path, place: Path) -> None:
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         for member in members:
-            path, mode = PurePosixPath(member.filename), member.external_attr >> 16
-            kind = stat.S_IFMT(mode)
-            if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or path.is_absolute() or ".." in path.parts:
-                raise zipfile.BadZipFile(f"'{member.filename}' is a link, a device or leads out of the folder")
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            require_plain(member.filename, zipfile.BadZipFile, is_plain=kind in (0, stat.S_IFREG, stat.S_IFDIR))
         for member in members:
             made = Path(archive.extract(member, place))
             made.chmod(0o755 if member.is_dir() or (member.external_attr >> 16) & 0o100 else 0o644)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, Literal, Self, TypeVar, get_args
+from functools import partial
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -72,11 +73,13 @@ class _Captured(Generic[T]):
         row: T = self._rows.row(message.after, message.before, message.column)
         return row
 
-    def _identity(self) -> tuple[Any, ...]:
-        return self.row, self.form, self.unit, self.decimals, self.unavailable
+    def _arguments(self) -> dict[str, Any]:
+        return {"form": self.form, "unit": self.unit, "decimals": self.decimals, "unavailable": self.unavailable}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Captured) and type(other) is type(self) and self._identity() == other._identity()
+        if not (isinstance(other, _Captured) and type(other) is type(self)):
+            return False
+        return bool(self.row == other.row) and self._arguments() == other._arguments()
 
     def __hash__(self) -> int:
         return hash((self.__class__, self.name))
@@ -85,11 +88,7 @@ class _Captured(Generic[T]):
         return f"{self.__class__.__name__}({plain_name(self.row)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._made, self._identity()
-
-    @classmethod
-    def _made(cls, row: type[T], *rest: Any) -> Self:
-        raise NotImplementedError
+        return partial(type(self), **self._arguments()), (self.row,)
 
 
 class Debezium(_Captured[T]):
@@ -191,13 +190,8 @@ class Debezium(_Captured[T]):
                 row: T = self._rows.row(data, None, column)
                 return row
 
-    def _identity(self) -> tuple[Any, ...]:
-        return *super()._identity(), self.on_truncate
-
-    @classmethod
-    def _made(cls, row: type[T], *rest: Any) -> Self:
-        form, unit, decimals, unavailable, on_truncate = rest
-        return cls(row, form=form, unit=unit, decimals=decimals, unavailable=unavailable, on_truncate=on_truncate)
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "on_truncate": self.on_truncate}
 
 
 class DebeziumChanges(_Captured[T]):
@@ -307,10 +301,5 @@ class DebeziumChanges(_Captured[T]):
         row: T = self._rows.row(data, None, column)
         return row
 
-    def _identity(self) -> tuple[Any, ...]:
-        return *super()._identity(), self.whole_before
-
-    @classmethod
-    def _made(cls, row: type[T], *rest: Any) -> Self:
-        form, unit, decimals, unavailable, whole_before = rest
-        return cls(row, form=form, unit=unit, decimals=decimals, unavailable=unavailable, whole_before=whole_before)
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "whole_before": self.whole_before}
