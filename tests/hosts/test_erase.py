@@ -52,7 +52,7 @@ KILLS = (
 @pytest.fixture(scope="module")
 def store() -> Iterator[str]:
     """A server of S3."""
-    with object_stores.moto() as endpoint:
+    with object_stores.seaweed() as endpoint:
         yield endpoint
 
 

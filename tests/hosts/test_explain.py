@@ -197,7 +197,7 @@ def test_random_rows_of_a_job_are_reproduced(job: str, tmp_path: Path, monkeypat
     assert_explained(outcomes(Explained(stream), ROWS, random.Random(job)), 5, wide)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 @pytest.mark.parametrize("topology", [of_all_kinds, of_stream_time])
 def test_random_rows_of_joins_sessions_and_final_results_are_reproduced(
     tmp_path: Path, seed: int, topology: Callable[[StreamsBuilder], None]

@@ -37,6 +37,7 @@ def on(cluster: Machines, settings: Settings) -> Settings:
     return replace(settings, storage_address=f"s3://{BUCKET}/state", values=values)
 
 
+@pytest.mark.slow  # two minutes
 def test_a_job_computes_there_what_it_computes_on_one_machine(
     cluster: Machines,
     stored: InStore,  # noqa: F811

@@ -13,7 +13,7 @@ from tests.support.recorded_batches import compare_topics, replay
 from tests.system.kills.stream_under_kills import StreamUnderKills
 from tests.system.sample_data import flowing
 
-VICTIMS = ("worker", "driver", "worker", "jvm")
+VICTIMS = ("worker", "driver", "jvm")
 POINTS = ("kafka.before_commit", "kafka.after_commit", "store.after_apply", "store.after_version")
 
 

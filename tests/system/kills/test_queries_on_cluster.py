@@ -12,6 +12,7 @@ from tests.system.queries.cluster import asked_on_a_cluster
 from tests.system.queries.job.asked import pipeline
 
 
+@pytest.mark.slow  # three minutes
 @pytest.mark.timeout(600)
 def test_every_answer_of_stores_beside_executors_is_of_the_batch_that_it_names(
     kafka: LiveStack, tmp_path: Path

@@ -98,6 +98,7 @@ def shared(settings: Settings) -> list[Path]:
     return [path for path, _ in files.walk(PipelinePaths.of(settings, "orders").shared_replays)]
 
 
+@pytest.mark.slow  # three minutes
 @pytest.mark.timeout(900)
 def test_a_replay_on_a_cluster_publishes_what_is_right_although_executors_are_killed(replays: Replays) -> None:
     cluster, settings = replays.cluster, replays.there
@@ -129,7 +130,7 @@ def _kill(replays: Replays) -> None:
         cluster.kill_executor(number)
 
 
-@pytest.mark.slow  # four minutes; the test above replays there, too
+@pytest.mark.slow  # four minutes
 @pytest.mark.timeout(900)
 def test_a_replay_by_time_makes_there_what_it_makes_on_one_machine(replays: Replays) -> None:
     there = replays.staged(replays.there, "time")

@@ -42,6 +42,7 @@ def test_tables_in_an_object_store_are_exact_after_kills_of_the_store_and_of_the
         assert not list(store.settings.local_tables.rglob("*.parquet")), "nothing of them is in the home"
 
 
+@pytest.mark.slow  # five minutes
 @pytest.mark.timeout(900)
 def test_a_stream_goes_on_exactly_on_another_machine_while_the_first_one_is_cut_off_and_wakes_up(
     orders_settings: Settings, tmp_path: Path

@@ -18,7 +18,7 @@ IN_STORE = os.environ.get("DELTAWORKS_TESTS_TABLES") == "s3"
 @pytest.fixture(scope="module")
 def store() -> Iterator[None]:
     """A server of S3; the environment tells delta-rs of it."""
-    with object_stores.moto() as endpoint, pytest.MonkeyPatch.context() as patch:
+    with object_stores.seaweed() as endpoint, pytest.MonkeyPatch.context() as patch:
         for name, value in object_stores.access(endpoint).bucket(object_stores.BUCKET).options().items():
             patch.setenv(name, value)  # for tests that open tables with delta-rs
         yield

@@ -75,7 +75,7 @@ def _inner(root: Path, path: Path) -> bool:
     return any(part.startswith("_") for part in path.relative_to(root).parts)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_a_start_at_any_time_keeps_what_is_kept(tmp_path: Path, time: Clock, seed: int) -> None:
     """Restarts, long stops, crashes at any point of housekeeping, changes of history that bring files back."""
     shop, choose = Shop(tmp_path, time), random.Random(seed)

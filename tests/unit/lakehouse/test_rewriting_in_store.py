@@ -169,8 +169,15 @@ def test_at_every_moment_each_version_has_all_other_rows_once(in_store: ObjectPa
     assert {version: rows_of(table, version) for version in before} == others
 
 
-@pytest.mark.parametrize("goes_on", [False, True], ids=["given again", "after the stream has gone on"])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("point", "goes_on"),
+    [
+        pytest.param(point, goes_on, id=f"{point}-{name}", marks=() if quick else pytest.mark.slow)
+        for number, point in enumerate(POINTS)
+        for goes_on, name in ((False, "given again"), (True, "after the stream has gone on"))
+        if (quick := goes_on == bool(number % 2)) or True
+    ],
+)
 def test_a_call_that_was_killed_is_completed_by_the_next(
     in_store: ObjectPath, time: Clock, point: str, goes_on: bool
 ) -> None:
