@@ -35,7 +35,7 @@ test: lint ## The tests that are not slow, on components of their own
 	$(PYTEST) -q -m "not slow"
 
 .PHONY: check-slow
-check-slow: .venv/.complete ## The tests that `make test` leaves out, because each takes minutes; three quarters of an hour
+check-slow: .venv/.complete ## The tests that `make test` leaves out, because each takes minutes; an hour and a quarter
 	$(PYTEST) -q -m slow
 
 .PHONY: check-oracle

@@ -135,12 +135,19 @@ def _of_totals(settings: Settings, registry: SchemaRegistryClient, wanted: Expec
 
 def of_tables(wanted: Expected, newest: int, tables: Mapping[str, str]) -> Iterator[str]:
     rows = {row["user_id"]: row for row in DeltaTable(tables["parcel_totals"]).to_pyarrow_table().to_pylist()}
-    for user, total in wanted.totals.items():
-        found = {name: rows.get(user, {}).get(name) for name in ("parcels", "grams", "price", "gold")}
-        if _complete(found) != total:
-            yield f"table parcel_totals: {user} has {found} instead of {total}"
-    for name, (first, _) in _ADDED.items():
-        if newest >= first and name not in DeltaTable(tables["parcels_sent"]).schema().to_arrow().names:
+    totals = {
+        user: {name: rows.get(user, {}).get(name) for name in ("parcels", "grams", "price", "gold")}
+        for user in wanted.totals
+    }
+    wrong = [user for user, total in wanted.totals.items() if _complete(totals[user]) != total]
+    if wrong:
+        first = wrong[0]
+        yield (
+            f"table parcel_totals: {len(wrong)} of {len(totals)} users differ; "
+            f"{first} has {totals[first]} instead of {wanted.totals[first]}"
+        )
+    for name, (since, _) in _ADDED.items():
+        if newest >= since and name not in DeltaTable(tables["parcels_sent"]).schema().to_arrow().names:
             yield f"table parcels_sent has no column {name}"
     sent = Counter(
         _cells({name: value for name, value in row.items() if name in _NAMES and value is not None})
