@@ -624,6 +624,15 @@ class Settings:
         folder = (self.connect if self.storage is None else self.storage.path / "connect") / "sent-again"
         return folder / CONNECTOR.checked(connector, folder)
 
+    def begun_again(self, connector: str) -> Path:
+        """Where the topics of a connector ended when its offsets were reset; see `connectors.sweep`.
+
+        Raises:
+            ConfigurationError: the name would lead elsewhere.
+        """
+        folder = (self.connect if self.storage is None else self.storage.path / "connect") / "begun-again"
+        return folder / f"{CONNECTOR.checked(connector, folder)}.json"
+
     @property
     def broker_port(self) -> int:
         """The first port in `bootstrap`."""

@@ -86,6 +86,7 @@ class Connector:
     state: str = "RUNNING"
     tasks: list[dict[str, Any]] = field(default_factory=list)
     offsets: list[dict[str, Any]] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
     trace: str | None = None
 
 
@@ -157,6 +158,8 @@ class FakeConnect:
                 return self._task_restarted(name, int(number))
             case "GET", ["connectors", name, "offsets"]:
                 return 200, {"offsets": self._of(name).offsets}
+            case "GET", ["connectors", name, "topics"]:
+                return 200, {name: {"topics": self._of(name).topics}}
             case "DELETE", ["connectors", name, "offsets"]:
                 return self._reset(name)
         raise Refused(404, "HTTP 404 Not Found")

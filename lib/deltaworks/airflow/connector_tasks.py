@@ -82,10 +82,10 @@ def apply(
     state = status.connector.state
     log.info("%s is %s: %s", name, state, ", ".join(f"task {each.id} {each.state}" for each in status.tasks))
     if states.has_failed(status):
-        raise AirflowFailException(
-            f"{name} was deployed and has failed: {states.why_failed(status)}\n"
-            "streams__reconcile restarts it, with growing pauses; fix the cause, then trigger this DAG."
-        )
+        why = f"{name} was deployed and has failed: {states.why_failed(status)}"
+        if states.lost(status) is None:
+            why += "\nstreams__reconcile restarts it, with growing pauses; fix the cause, then trigger this DAG."
+        raise AirflowFailException(why)
     if state in states.AT_REST:
         log.info("it has got its settings, and rests as before: 'resume' lets it go on")
     return state
@@ -128,7 +128,7 @@ def operate(
                 states.require_stopped(api, name)
                 for each in api.offsets(name):
                     log.info("forgets %s: %s", each.partition, each.offset)
-                api.reset_offsets(name)
+                _begin_again(access, api, name)
     log.info("%s: %s is done", name, chosen)
 
 
@@ -163,6 +163,17 @@ _CONSEQUENCES: Mapping[str, str] = {
     RESET: "it forgets how far it is. A source takes its snapshot anew; a sink reads its topics from the beginning.",
     DELETE: "it is deleted from Kafka Connect. Its offsets stay, so one of this name goes on where it was.",
 }
+
+
+def _begin_again(access: Access, api: ConnectApi, name: str) -> None:
+    from deltaworks.connectors import sweep
+    from deltaworks.errors import ConfigurationError, KafkaReadError
+
+    try:
+        sweep.begin_again(access.settings(), api, name)
+    except (KafkaReadError, ConfigurationError) as error:
+        log.warning("`deltaworks connect sweep` cannot find rows that are gone: %s", error.message)
+        api.reset_offsets(name)
 
 
 def _api(access: Access) -> ConnectApi:

@@ -19,7 +19,7 @@ from deltaworks.cli.console import (
     require_agreement,
     shortened,
 )
-from deltaworks.errors import ConfigurationError, ControlUnavailableError
+from deltaworks.errors import ConfigurationError, ControlUnavailableError, KafkaReadError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ AllowUndefined = Annotated[
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
     group = typer.Typer(help="Connectors of Kafka Connect, from files in jobs/connectors.", no_args_is_help=True)
-    for command in (validate, plan, apply, status, restart, pause, resume, stop, offsets, delete, resend):
+    for command in (validate, plan, apply, status, restart, pause, resume, stop, offsets, delete, resend, sweep):
         group.command()(command)
     group.command("dead-letters")(list_dead_letters)
     app.add_typer(group, name="connect", rich_help_panel="Pipelines")
@@ -152,9 +152,9 @@ def apply(
 
 
 def status(names: Names = None, as_json: AsJson = False) -> None:
-    """Show connectors and their tasks: state, worker, and why tasks have failed."""
-    from deltaworks.connect import states
-    from deltaworks.connectors import dead_letters
+    """Show connectors and their tasks: state, worker, why tasks have failed, and replication slots in danger."""
+    from deltaworks.connect import project, states
+    from deltaworks.connectors import dead_letters, slots
 
     settings = Settings.from_environment()
     with _api(settings) as api:
@@ -162,16 +162,20 @@ def status(names: Names = None, as_json: AsJson = False) -> None:
         shown = {each.name for each in found.connectors}
         configs = {name: each for name, each in api.configs().items() if name in shown}
         letters = dead_letters.counts_soon(settings.cluster, api, configs)
+        connectors, statuses = project.load_each(settings).connectors, {each.name: each for each in found.connectors}
+        troubles = {name: each.told for name, each in slots.troubles_soon(settings, api, connectors, statuses).items()}
     if as_json:
         from deltaworks.cli import listings
 
-        return print_json(listings.Connectors.of(found, letters or {}))
+        return print_json(listings.Connectors.of(found, letters or {}, troubles))
     print_table(
         f"Connectors of {found.url}",
         ("connector", "type", "task", "state", "worker", "dead letters", "error"),
         (row for each in found.connectors for row in _state_rows(each, (letters or {}).get(each.name))),
         right=("task", "dead letters"),
     )
+    for name, told in troubles.items():
+        out.print(Text(f"{name}: {told}", "red"))
     if letters is None:
         told = "note: dead letters are not counted: Kafka of [kafka] is slow, or not the one of Kafka Connect"
         out.print(Text(told, "dim"))
@@ -239,7 +243,8 @@ def offsets(
 
     if reset and as_json:
         raise ConfigurationError("--reset and --json exclude each other.", hint="give one of them")
-    with _api(Settings.from_environment()) as api:
+    settings = Settings.from_environment()
+    with _api(settings) as api:
         if reset:
             states.require_stopped(api, name)
         found = api.offsets(name)
@@ -256,8 +261,58 @@ def offsets(
             return
         if not yes:
             require_agreement("Forget them?", "forget these offsets", hint="--yes forgets them without asking")
-        api.reset_offsets(name)
+        _begin_again(settings, api, name)
     out.print(f"{name} begins again: deltaworks connect resume {name}", markup=False, highlight=False)
+
+
+def _begin_again(settings: Settings, api: ConnectApi, name: str) -> None:
+    from deltaworks.connectors import sweep as sweeping
+
+    try:
+        noted = sweeping.begin_again(settings, api, name)
+    except (KafkaReadError, ConfigurationError) as error:
+        told = f"note: where its topics end is not known, so `sweep` cannot find rows that are gone: {error.message}"
+        out.print(Text(told, "dim"))
+        api.reset_offsets(name)
+    else:
+        if noted:
+            told = f"note: `deltaworks connect sweep {name}` finds rows that its new snapshot does not have"
+            out.print(Text(told, "dim"))
+
+
+def sweep(
+    name: Name,
+    topic: Annotated[list[str], typer.Option("--topic", help="A topic of a table; may be given several times.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete from topics what the new snapshot of a source does not have: rows that went while it read nothing.
+
+    The offsets were reset, the snapshot is complete, and the connector is stopped. Each key whose last record is older
+    than the reset gets a null, which tables and sinks take for the deletion.
+    """
+    from deltaworks.connectors import sweep as sweeping
+
+    settings = Settings.from_environment()
+    with _api(settings) as api:
+        planned = sweeping.plan(settings, api, name, topic)
+        print_table(
+            f"Rows of {name}",
+            ("topic", "there", "gone", ""),
+            (
+                (each.topic, each.rows, each.gone, "" if each.whole else "the beginning of the topic is gone")
+                for each in planned.topics
+            ),
+            right=("there", "gone"),
+        )
+        if not all(each.whole for each in planned.topics):
+            out.print("Rows whose last record is in no topic any more are not found: it is not compacted.")
+        if dry_run or not planned.count:
+            return
+        if not yes:
+            require_agreement("Delete those that are gone?", "delete them", hint="--yes deletes without asking")
+        sent = sweeping.send(settings, api, planned)
+    out.print(f"{sent:,} deleted: deltaworks connect resume {name}", markup=False, highlight=False)
 
 
 def delete(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
@@ -484,14 +539,14 @@ def _show_failures(found: Sequence[Status]) -> None:
 
 
 def _state_rows(status: Status, letters: int | None = None) -> list[tuple[object, ...]]:
-    from deltaworks.connect.states import first_line
+    from deltaworks.connect.states import why
 
     rows: list[tuple[object, ...]] = [
         (status.name, status.type, "", _state(status.connector.state), status.connector.worker_id,
-         "" if letters is None else letters, first_line(status.connector.trace) or "")
+         "" if letters is None else letters, why(status.connector.trace) or "")
     ]  # fmt: skip
     return rows + [
-        ("", "", task.id, _state(task.state), task.worker_id, "", first_line(task.trace) or "") for task in status.tasks
+        ("", "", task.id, _state(task.state), task.worker_id, "", why(task.trace) or "") for task in status.tasks
     ]
 
 

@@ -962,7 +962,7 @@ class ConnectorTaskListed(_Document, frozen=True, kw_only=True):
     """In the words of Kafka Connect: `RUNNING`, `FAILED`, `PAUSED`, `UNASSIGNED`, `RESTARTING`."""
     worker: str
     error: str | None
-    """The first line of what has ended it."""
+    """What has ended it, in one line."""
 
 
 class ConnectorListed(_Document, frozen=True, kw_only=True):
@@ -978,23 +978,26 @@ class ConnectorListed(_Document, frozen=True, kw_only=True):
     tasks: list[ConnectorTaskListed]
     dead_letters: int | None
     """How many its topic of dead letters holds; null: it has none, or Kafka has not said so soon."""
+    slot: str | None
+    """What is wrong with its replication slot, and the way out; null: nothing, or nothing that is known."""
 
     @classmethod
-    def of(cls, status: ConnectorStatus, dead_letters: int | None) -> ConnectorListed:
-        from deltaworks.connect.states import first_line
+    def of(cls, status: ConnectorStatus, dead_letters: int | None, slot: str | None) -> ConnectorListed:
+        from deltaworks.connect.states import why
 
         own = status.connector
         tasks = [
-            ConnectorTaskListed(id=task.id, state=task.state, worker=task.worker_id, error=first_line(task.trace))
+            ConnectorTaskListed(id=task.id, state=task.state, worker=task.worker_id, error=why(task.trace))
             for task in status.tasks
         ]
         return cls._from(
             status,
             state=own.state,
             worker=own.worker_id,
-            error=first_line(own.trace),
+            error=why(own.trace),
             tasks=tasks,
             dead_letters=dead_letters,
+            slot=slot,
         )
 
 
@@ -1007,8 +1010,10 @@ class Connectors(_Document, frozen=True, kw_only=True):
     failed_tasks: int
 
     @classmethod
-    def of(cls, found: States, dead_letters: Mapping[str, int]) -> Connectors:
-        listed = [ConnectorListed.of(each, dead_letters.get(each.name)) for each in found.connectors]
+    def of(cls, found: States, dead_letters: Mapping[str, int], slots: Mapping[str, str]) -> Connectors:
+        listed = [
+            ConnectorListed.of(each, dead_letters.get(each.name), slots.get(each.name)) for each in found.connectors
+        ]
         return cls._from(found, connectors=listed, total_tasks=len(found.tasks), failed_tasks=len(found.failed_tasks))
 
 

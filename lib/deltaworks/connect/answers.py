@@ -119,6 +119,12 @@ class Offsets(msgspec.Struct, frozen=True):
     offsets: list[Offset]
 
 
+class UsedTopics(msgspec.Struct, frozen=True):
+    """The topics of a connector in `GET /connectors/NAME/topics`"""
+
+    topics: list[str]
+
+
 class Failure(msgspec.Struct, frozen=True):
     """What a worker says of a request that it refuses."""
 

@@ -18,7 +18,18 @@ import msgspec
 
 from deltaworks import clock
 from deltaworks.config import Reference
-from deltaworks.connect.answers import Failure, Info, Listed, Offset, Offsets, Plugin, Root, Status, Validated
+from deltaworks.connect.answers import (
+    Failure,
+    Info,
+    Listed,
+    Offset,
+    Offsets,
+    Plugin,
+    Root,
+    Status,
+    UsedTopics,
+    Validated,
+)
 from deltaworks.connect.secrets import MASK, masked_values
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError
 from deltaworks.names import hint_of
@@ -184,6 +195,11 @@ class ConnectApi:
     def delete(self, name: str) -> None:
         """Deletes a connector; its offsets stay."""
         self._of_connector(name, "DELETE", _path(name))
+
+    def topics(self, name: str) -> list[str]:
+        """The topics that a connector has read or written since it was made; workers may be told not to say so."""
+        found = self._decoded(self._of_connector(name, "GET", _path(name, "topics")), dict[str, UsedTopics])
+        return sorted({topic for each in found.values() for topic in each.topics})
 
     def offsets(self, name: str) -> list[Offset]:
         """How far a connector is."""

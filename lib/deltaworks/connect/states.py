@@ -10,6 +10,7 @@ from deltaworks import clock
 from deltaworks.connect.answers import Running, Status, Task
 from deltaworks.connect.api import ConnectApi
 from deltaworks.connect.secrets import masked_values
+from deltaworks.connect.slots import Trouble, said
 from deltaworks.errors import ConfigurationError
 
 FAILED, STOPPED, UNASSIGNED = "FAILED", "STOPPED", "UNASSIGNED"
@@ -99,11 +100,23 @@ def first_line(trace: str | None) -> str | None:
     return masked_values(trace.strip().splitlines()[0])
 
 
+def why(trace: str | None) -> str | None:
+    """What has failed, in one line: of a log that is gone what to do, of all else the first line of the trace."""
+    gone = said(trace)
+    return first_line(trace) if gone is None else gone.told
+
+
+def lost(status: Status) -> Trouble | None:
+    """What failed parts of a connector say of a log that is gone; None: nothing."""
+    everything: list[Running | Task] = [status.connector, *status.tasks]
+    return next((found for each in everything if each.state == FAILED and (found := said(each.trace))), None)
+
+
 def why_failed(status: Status) -> str | None:
-    """What the connector, or the first of its tasks that has failed, says."""
+    """What the connector, or the first of its tasks that has failed, says; see `why`."""
     everything: list[Running | Task] = [status.connector, *status.tasks]
     failed = [each for each in everything if each.state == FAILED]
-    return next((line for each in failed if (line := first_line(each.trace)) is not None), None)
+    return next((line for each in failed if (line := why(each.trace)) is not None), None)
 
 
 def require_stopped(api: ConnectApi, name: str) -> None:

@@ -250,10 +250,20 @@ def _read(kafka: Kafka, starts: Mapping[Position, int], ends: Mapping[Position, 
             start, end = starts[topic, partition], ends[topic, partition]
             if start < end:
                 consumer.assign([TopicPartition(topic, partition, start)])
-                yield from map(decoded, _messages(consumer, end, f"{topic}-{partition}"))
+                yield from map(decoded, messages(consumer, end, f"{topic}-{partition}"))
 
 
-def _messages(consumer: Consumer, end: int, at: str) -> Iterator[Message]:
+def messages(consumer: Consumer, end: int, at: str) -> Iterator[Message]:
+    """The committed records of a partition up to an offset.
+
+    Args:
+        consumer: from `reader`, with the partition assigned.
+        end: where to stop.
+        at: names the partition in errors.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+    """
     until = clock.ticks_s() + _SILENCE_S
     while True:
         try:

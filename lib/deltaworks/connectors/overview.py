@@ -9,8 +9,9 @@ from deltaworks.connect import project
 from deltaworks.connect.answers import Listed
 from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connect.connector import Connector
+from deltaworks.connect.slots import Trouble
 from deltaworks.connect.states import FAILED, why_failed
-from deltaworks.connectors import dead_letters
+from deltaworks.connectors import dead_letters, slots
 from deltaworks.connectors.supervision import differences
 from deltaworks.control.connector_book import DELETED, ConnectorBook, ConnectorRecord
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError, ControlUnavailableError
@@ -68,6 +69,7 @@ def overview(settings: Settings, name: str | None = None, *, patience: Patience 
     loaded = project.load_each(settings)
     there: Mapping[str, Listed] | None = None
     letters: Mapping[str, int] = {}
+    troubles: Mapping[str, Trouble] = {}
     url = problem = None
     try:
         with ConnectApi.of(settings, patience) as api:
@@ -75,12 +77,15 @@ def overview(settings: Settings, name: str | None = None, *, patience: Patience 
             there = api.all()
             configs = {each: of.info.texts for each, of in there.items() if each in chosen and of.info is not None}
             letters = dead_letters.counts_soon(settings.cluster, api, configs) or {}
+            statuses = {each: of.status for each, of in there.items() if each in chosen and of.status is not None}
+            troubles = slots.troubles_soon(settings, api, loaded.connectors, statuses)
     except (ConfigurationError, ConnectUnavailableError) as error:
         problem = error.message
-    statuses = (
+    found = [
         replace(_status(each, records.get(each), loaded, there), dead_letters=letters.get(each)) for each in chosen
-    )
-    return Connectors(url=url, connectors=tuple(statuses), problem=problem)
+    ]
+    told = (replace(each, reason=troubles[each.name].told) if each.name in troubles else each for each in found)
+    return Connectors(url=url, connectors=tuple(told), problem=problem)
 
 
 def _records(settings: Settings) -> Mapping[str, ConnectorRecord]:

@@ -4,7 +4,8 @@ Kafka Connect leaves a failed task failed, and does not know which connectors th
 Airflow calls `supervise` every minute. Restarts have growing pauses and a limit, which are in the registry
 (`control.connector_book`), so several callers at once count together, and each restart is claimed first. A connector
 that is paused or stopped, by whatever tool, is left alone. Each connector that the project has a file for is adopted
-when it is first seen in the cluster.
+when it is first seen in the cluster. One whose database no longer has what it has not read is not restarted at all; its
+slot is watched before that (`slots.py`), also while it rests.
 
 What it does not do: it starts no workers, undoes no change of the cluster unless the file says `on_drift="repair"`,
 and knows nothing of connectors without a file that nobody has deployed from here.
@@ -21,9 +22,12 @@ from deltaworks.connect.answers import Listed, Status
 from deltaworks.connect.api import ConnectApi
 from deltaworks.connect.connector import Connector
 from deltaworks.connect.project import Loaded
+from deltaworks.connect.slots import Danger, Slot, Trouble
 from deltaworks.connect.states import MOVING, has_failed, why_failed
+from deltaworks.connectors import slots
+from deltaworks.connectors.slots import Look
 from deltaworks.control.connector_book import DELETED, ConnectorBook, ConnectorRecord, Desired
-from deltaworks.control.incidents import OF_CONNECTORS, Finding
+from deltaworks.control.incidents import OF_CONNECTORS, Finding, Kind
 from deltaworks.control.policy import RestartPolicy
 from deltaworks.errors import (
     ConfigurationError,
@@ -42,6 +46,7 @@ DRIFTS_S = 600.0
 _DELETING_S = 180.0
 """How long a connector may still be there after it was deleted; later, somebody has made it again."""
 _BY = "streams__reconcile"
+_FAILED: tuple[Kind, ...] = ("connector_failed", "connector_given_up")
 _WANTED: Mapping[str, Desired] = {"PAUSED": "paused", "STOPPED": "stopped"}
 """State of a connector that rests -> what somebody wants of it."""
 
@@ -66,7 +71,13 @@ class Supervised:
 
 
 def supervise(
-    api: ConnectApi, project: Loaded, book: ConnectorBook, policy: RestartPolicy = POLICY, *, drifts_s: float = DRIFTS_S
+    api: ConnectApi,
+    project: Loaded,
+    book: ConnectorBook,
+    policy: RestartPolicy = POLICY,
+    *,
+    drifts_s: float = DRIFTS_S,
+    look: Look = slots.unknown,
 ) -> Supervised:
     """Looks at all connectors once, and restarts, deploys and repairs what needs it.
 
@@ -76,6 +87,7 @@ def supervise(
         book: what should be, and what was tried.
         policy: pauses and limits of restarts.
         drifts_s: how long file and cluster may differ before an incident begins.
+        look: asks the database of a connector for its slot.
 
     Raises:
         ConnectUnavailableError: the worker does not answer.
@@ -89,7 +101,7 @@ def supervise(
             book.deployed(name, connector.properties, cluster=cluster, by=_BY)
     if any(name in there and _is_new(records.get(name), cluster) for name in project.connectors):
         records = book.records()
-    one = _Supervising(api, project, book, policy, drifts_s)
+    one = _Supervising(api, project, book, policy, drifts_s, look)
     looked = [one.look(each, there.get(each.name), cluster) for each in records.values() if each.desired != DELETED]
     return Supervised(tuple(decision for decision, _ in looked), tuple(each for _, found in looked for each in found))
 
@@ -108,6 +120,7 @@ class _Supervising:
     book: ConnectorBook
     policy: RestartPolicy
     drifts_s: float
+    slot: Look
 
     def look(
         self, record: ConnectorRecord, listed: Listed | None, cluster: str
@@ -130,21 +143,36 @@ class _Supervising:
         if listed is None or listed.info is None:
             return self._gone(record)
         drift = self._drift(record, listed.info.texts)
+        connector = self.project.connectors.get(name)
+        slot = None if connector is None else self.slot(connector)
+        trouble = slots.trouble(self.api, name, status, slot)
+        of_slot = _of_slot(name, slot, trouble)
         if status is None or (status.connector.state in MOVING and not has_failed(status)):
             self._seen(record, None, failed=record.failed_ago_s is not None, drifts=drift.differs)
             found = (drift.finding, *_unknown(name)) if drift.finding else _unknown(name)
-            return Decision(name=name, action="wait", reason="its workers have not begun it"), found
+            return Decision(name=name, action="wait", reason="its workers have not begun it"), (*found, *of_slot)
         if (rests := _WANTED.get(status.connector.state)) is not None:
             self._seen(record, rests, failed=False, drifts=drift.differs)
             decision, found = Decision(name=name, action="nothing", reason=f"it is {rests}"), ()
         elif has_failed(status):
             self._seen(record, "running", failed=True, drifts=drift.differs)
-            decision, found = self._failed(record, "restart", _which(status), why_failed(status))
+            if trouble is not None and trouble.danger == "lost":
+                decision, found = self._lost(record, _which(status), trouble)
+            else:
+                decision, found = self._failed(record, "restart", _which(status), why_failed(status))
         else:
             decision, found = self._runs(record, drift.differs)
         if drift.repaired and decision.action in ("nothing", "wait"):
             decision = Decision(name=name, action="repair", reason="it was not as its file says")
-        return decision, (*found, *([drift.finding] if drift.finding else []))
+        return decision, (*found, *of_slot, *([drift.finding] if drift.finding else []))
+
+    def _lost(self, record: ConnectorRecord, what: str, trouble: Trouble) -> tuple[Decision, tuple[Finding, ...]]:
+        """It has failed for good, so it is not restarted even once."""
+        if record.gave_up is None:
+            self.book.gave_up(record.name, trouble.told)
+        kept = f"{what}, and nothing restarts it"
+        found = tuple(Finding(pipeline=record.name, kind=kind, what=kept, opens=False) for kind in _FAILED)
+        return Decision(name=record.name, action="give_up", reason=trouble.told), found
 
     def _gone(self, record: ConnectorRecord) -> tuple[Decision, tuple[Finding, ...]]:
         """It should be there, and is not; one that was paused or stopped should not run, so nothing is done."""
@@ -266,6 +294,16 @@ def _given_up(name: str, what: str, reason: str) -> tuple[Finding, ...]:
         Finding(pipeline=name, kind="connector_given_up", what=told, cause=reason),
         Finding(pipeline=name, kind="connector_failed", what=told, opens=False),
     )
+
+
+def _of_slot(name: str, slot: Slot | None, trouble: Trouble | None) -> tuple[Finding, ...]:
+    kinds: Mapping[Danger, Kind] = {"endangered": "slot_endangered", "lost": "slot_lost"}
+    if trouble is not None:
+        return (Finding(pipeline=name, kind=kinds[trouble.danger], what=trouble.told),)
+    if slot is not None and not slot.known:
+        what = "its database does not answer now"
+        return tuple(Finding(pipeline=name, kind=kind, what=what, opens=False) for kind in kinds.values())
+    return ()
 
 
 def _unknown(name: str) -> tuple[Finding, ...]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from deltaworks import clock
 from deltaworks.connect import project
 from deltaworks.connect.api import ConnectApi, Patience
+from deltaworks.connectors import slots
 from deltaworks.connectors.supervision import POLICY, Decision, Supervised, supervise
 from deltaworks.control.connector_book import DELETED, ConnectorBook
 from deltaworks.control.incident_book import IncidentBook
@@ -49,7 +51,7 @@ def watch(
     loaded = project.load_each(settings)
     with ConnectApi.of(settings, patience) as api:
         try:
-            seen = _asked(api, loaded, book, policy, away_s)
+            seen = _asked(settings, api, loaded, book, policy, away_s)
         except ConnectUnavailableError as error:
             away = Finding(pipeline="", kind="connect_away", what=error.message)
             _settle(incidents, book, [away], answers=False)
@@ -59,12 +61,17 @@ def watch(
 
 
 def _asked(
-    api: ConnectApi, loaded: project.Loaded, book: ConnectorBook, policy: RestartPolicy, away_s: float
+    settings: Settings,
+    api: ConnectApi,
+    loaded: project.Loaded,
+    book: ConnectorBook,
+    policy: RestartPolicy,
+    away_s: float,
 ) -> Supervised:
     until = clock.ticks_s() + away_s
     while True:
         try:
-            return supervise(api, loaded, book, policy)
+            return supervise(api, loaded, book, policy, look=partial(slots.look, settings))
         except ConnectUnavailableError:
             if clock.ticks_s() + _AGAIN_S > until:
                 raise

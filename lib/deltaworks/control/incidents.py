@@ -34,6 +34,8 @@ Kind = Literal[
     "connector_failed",
     "connector_given_up",
     "connector_drifted",
+    "slot_endangered",
+    "slot_lost",
     "connect_away",
 ]
 DISK_FREE, DISK_FREE_AGAIN = 0.10, 0.15
@@ -122,6 +124,16 @@ KINDS: dict[Kind, KindText] = {
         "see what differs: `deltaworks connect plan {pipeline}`; then apply it, or change the file",
         "file and cluster are alike",
     ),
+    "slot_endangered": KindText(
+        "Slot endangered",
+        "let the connector read now (`deltaworks connect resume {pipeline}`), or raise `max_slot_wal_keep_size`",
+        "its slot is not at its limit any more",
+    ),
+    "slot_lost": KindText(
+        "Slot lost",
+        "take a new snapshot, then delete what it does not have: `deltaworks connect sweep {pipeline}`",
+        "its database has what it has not read",
+    ),
     "connect_away": KindText(
         "Connect away",
         "see whether its workers run; `deltaworks connect status` asks them",
@@ -132,7 +144,9 @@ OF_STREAMS: frozenset[Kind] = frozenset(
     {"failed", "given_up", "lagging", "batch_stuck", "dead_letters", "state_growing"}
 )
 """Those that `of_stream` finds."""
-OF_CONNECTORS: frozenset[Kind] = frozenset({"connector_failed", "connector_given_up", "connector_drifted"})
+OF_CONNECTORS: frozenset[Kind] = frozenset(
+    {"connector_failed", "connector_given_up", "connector_drifted", "slot_endangered", "slot_lost"}
+)
 """Those that `deltaworks.connectors.supervision` finds; `pipeline` is the name of the connector."""
 STOPPED = "the stream was stopped"
 

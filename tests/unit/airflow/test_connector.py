@@ -244,6 +244,15 @@ def test_a_deployment_that_fails_says_why_without_secrets_and_is_not_tried_again
     assert "s3cret" not in str(told.value)
 
 
+def test_a_deployment_whose_log_is_gone_says_what_to_do_and_promises_no_restart(world: World) -> None:
+    world.apply()
+    world.fake.fail("lines", 0, 'ERROR: can no longer access replication slot "shop"\n\tat org.example.Task')
+
+    with pytest.raises(AirflowFailException, match="it needs a new snapshot: docs/how-to/change-data") as told:
+        world.apply()
+    assert "streams__reconcile restarts it" not in str(told.value)
+
+
 def test_what_rests_keeps_resting(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.apply()
     world.operate("pause")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,8 +15,10 @@ from deltaworks.cli import app as cli
 from deltaworks.cli import listings, stack
 from deltaworks.config import Values
 from deltaworks.connect import states
-from deltaworks.connectors import dead_letters, resends
+from deltaworks.connect.slots import Slot
+from deltaworks.connectors import dead_letters, resends, slots, sweep
 from deltaworks.connectors.dead_letters import Letter
+from deltaworks.connectors.sweep import Sweep, Swept
 from deltaworks.control.connector_book import ConnectorBook, Desired
 from deltaworks.errors import KafkaReadError
 from deltaworks.kafka import admin
@@ -204,6 +206,24 @@ def test_status(fake: FakeConnect, call: Call) -> None:
     assert "did you mean 'lines'?" in call("status", "line")[2]
 
 
+LOST = 'org.postgresql.util.PSQLException: ERROR: can no longer access replication slot "orders_cdc"\n\tat x'
+
+
+def test_status_says_of_a_lost_slot_what_to_do(fake: FakeConnect, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.add("orders_cdc", {"connector.class": POSTGRES})
+    fake.fail("orders_cdc", 0, LOST)
+
+    printed = msgspec.json.decode(call("status", "--json")[1], type=listings.Connectors)
+    (listed,) = printed.connectors
+    assert listed.slot is not None and listed.slot.endswith("docs/how-to/change-data-capture.md#a-lost-slot")
+    assert listed.tasks[0].error == listed.slot
+    assert "orders_cdc: the database has no longer what it has not read" in call("status")[1]
+
+    fake.add("orders_cdc", {"connector.class": POSTGRES})
+    monkeypatch.setattr(slots, "look", lambda *_: Slot(name="orders_cdc", wal_status="unreserved"))
+    assert "orders_cdc: its replication slot 'orders_cdc' is so far behind" in " ".join(call("status")[1].split())
+
+
 SINK = {
     "connector.class": JDBC,
     "topics": "orders",
@@ -359,6 +379,44 @@ def test_offsets_are_shown_and_forgotten(fake: FakeConnect, call: Call) -> None:
     assert call("offsets", "lines", "--reset", "--yes")[0] == exits.OK
     assert fake.connectors["lines"].offsets == []
     assert call("offsets", "lines", "--reset", "--json")[0] == exits.CONFIG
+
+
+def test_a_source_that_begins_again_is_told_what_a_sweep_can_do(
+    fake: FakeConnect, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = fake.add("orders_cdc", {"connector.class": POSTGRES})
+    made.state, made.tasks, made.offsets = "STOPPED", [], [{"partition": {"server": "shop"}, "offset": {"lsn": 7}}]
+
+    code, shown, _ = call("offsets", "orders_cdc", "--reset", "--yes")  # Kafka is away
+    assert code == exits.OK and "so `sweep` cannot find rows that are gone: The broker does not answer." in shown
+    assert made.offsets == []
+
+    monkeypatch.setattr(sweep, "begin_again", lambda *_: ("cdc.orders",))
+    assert "`deltaworks connect sweep orders_cdc` finds rows" in call("offsets", "orders_cdc", "--reset", "--yes")[1]
+
+
+def test_a_sweep_shows_what_is_gone_and_asks_first(
+    fake: FakeConnect, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept = (
+        Swept(topic="cdc.orders", rows=12, gone=2, whole=False),
+        Swept(topic="cdc.lines", rows=3, gone=0, whole=True),
+    )
+    planned = Sweep(connector="orders_cdc", topics=swept, keys={("cdc.orders", 0): [b"a", b"b"]})
+    sent: list[Sweep] = []
+    asked: list[Sequence[str]] = []
+    monkeypatch.setattr(sweep, "plan", lambda _, api, name, topics: asked.append(topics) or planned)
+    monkeypatch.setattr(sweep, "send", lambda _, api, what: sent.append(what) or what.count)
+    command = ("sweep", "orders_cdc", "--topic", "cdc.orders", "--topic", "cdc.lines")
+
+    code, shown, _ = call(*command, "--dry-run")
+    assert (code, sent, asked) == (exits.OK, [], [["cdc.orders", "cdc.lines"]])
+    assert ["cdc.orders", "12", "2"] in [line.split()[:3] for line in shown.splitlines()]
+    assert "the beginning of the topic is gone" in shown and "are not found" in shown
+    code, _, told = call(*command)
+    assert code == exits.CONFIG and "--yes deletes without asking" in told and not sent
+    assert "2 deleted: deltaworks connect resume orders_cdc" in call(*command, "--yes")[1]
+    assert sent == [planned]
 
 
 def test_delete_asks_first(fake: FakeConnect, call: Call) -> None:

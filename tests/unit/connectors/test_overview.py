@@ -12,13 +12,22 @@ import pytest
 
 from deltaworks.config import Values
 from deltaworks.connect.api import Patience
+from deltaworks.connect.slots import Slot
+from deltaworks.connectors import slots
 from deltaworks.connectors.overview import Connectors, ConnectorStatus, overview
 from deltaworks.control.connector_book import ConnectorBook
 from deltaworks.errors import ControlUnavailableError
 from deltaworks.settings import Settings
 from tests.support.connector_book import BookInMemory
-from tests.support.fake_connect import FILE_SOURCE, FakeConnect, fake_connect
+from tests.support.fake_connect import FILE_SOURCE, POSTGRES, FakeConnect, fake_connect
 
+CDC = """\
+from deltaworks.connect import DebeziumPostgres
+
+connector = DebeziumPostgres(
+    name="cdc", hostname="db", user="cdc", password={"env": "PW"}, dbname="shop", topic_prefix="shop"
+)
+"""
 LINES = {"name": "lines", "connector.class": FILE_SOURCE, "tasks.max": "1", "file": "/lines.txt", "topic": "lines"}
 
 
@@ -132,3 +141,14 @@ def test_without_the_registry_the_rest_is_shown(world: World, monkeypatch: pytes
     monkeypatch.setattr(world.book, "records", away)
 
     assert (world.only.state, world.only.desired) == ("RUNNING", None)
+
+
+def test_a_slot_in_danger_is_the_reason_that_is_shown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.folder / "cdc.py").write_text(CDC)
+    world.fake.add("cdc", {"connector.class": POSTGRES})
+    monkeypatch.setattr(slots, "look", lambda *_: Slot(name="cdc", wal_status="lost"))
+
+    found = {each.name: each.reason for each in overview(world.settings).connectors}
+
+    assert str(found["cdc"]).startswith("its replication slot 'cdc' is lost: no restart helps")
+    assert found["lines"] == "it was not deployed yet"

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from deltaworks.connect import DebeziumPostgres
 from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connect.connector import Connector
 from deltaworks.connect.project import Loaded
+from deltaworks.connect.slots import Slot
 from deltaworks.connectors.supervision import DRIFTS_S, POLICY, Decision, supervise
+from deltaworks.control.incidents import OF_CONNECTORS
 from deltaworks.errors import ConnectUnavailableError
 from tests.support.connector_book import BookInMemory
 from tests.support.fake_connect import FILE_SOURCE, FakeConnect, fake_connect
@@ -279,7 +282,7 @@ def test_while_workers_share_out_their_tasks_nothing_is_done_and_nothing_is_over
     world.fake.connectors["lines"].state = "UNASSIGNED"
 
     assert only(world.look()).action == "wait"
-    assert (world.open, world.kept) == ([], {"connector_failed", "connector_given_up", "connector_drifted"})
+    assert (world.open, world.kept) == ([], set(OF_CONNECTORS))
 
 
 def test_two_at_once_restart_it_once(world: World) -> None:
@@ -304,3 +307,82 @@ def test_a_worker_that_does_not_answer_is_an_error_and_nothing_is_recorded(world
         world.look()
 
     assert world.book.rows == before
+
+
+LOST = """\
+io.debezium.DebeziumException: The connector is trying to read change stream starting at PostgresOffsetContext [], \
+but this is no longer available on the server. Reconfigure the connector to use a snapshot mode when needed.
+\tat org.example.Task
+"""
+CDC = DebeziumPostgres(
+    name="cdc", hostname="db", user="cdc", password={"env": "PW"}, dbname="shop", topic_prefix="shop"
+)
+
+
+@pytest.fixture
+def captures(world: World) -> World:
+    """A world in which a connector reads a database."""
+    world.fake.connectors, world.book.rows = {}, {}
+    world.looks(CDC)
+    world.fake.add("cdc", CDC.properties)
+    world.look()
+    return world
+
+
+def test_a_task_whose_log_is_gone_is_not_restarted_even_once(captures: World) -> None:
+    captures.fake.fail("cdc", 0, LOST)
+
+    decision = only(captures.look())
+
+    assert decision.action == "give_up"
+    assert "no restart helps, it needs a new snapshot" in decision.reason
+    assert captures.restarts == []
+    assert captures.open == [("cdc", "slot_lost")]
+    assert captures.book.rows["cdc"].gave_up == decision.reason
+    assert only(captures.after(10_000.0).look()) == decision
+    assert (captures.restarts, captures.open) == ([], [("cdc", "slot_lost")])
+
+
+def test_after_a_new_snapshot_it_is_watched_as_before(captures: World) -> None:
+    captures.fake.fail("cdc", 0, LOST)
+    captures.look()
+
+    captures.api.restart("cdc", only_failed=True)
+    assert only(captures.look()).reason == "it runs"
+    assert (captures.found, captures.book.rows["cdc"].gave_up) == ([], None)
+
+    captures.fake.fail("cdc", 0, TRACE)
+    assert only(captures.look()).action == "restart"
+
+
+def test_a_failure_that_does_not_say_it_is_terminal_if_the_database_does(captures: World) -> None:
+    captures.fake.fail("cdc", 0, "ConnectException: Unable to obtain valid replication slot")
+    slot = Slot(name="cdc", wal_status="lost", why="wal_removed")
+
+    assert only(captures.look(look=lambda _: slot)).action == "give_up"
+    assert captures.restarts == []
+
+    captures.book.rows["cdc"].gave_up = None
+    slot = Slot(name="cdc", wal_status="reserved")
+    assert only(captures.look(look=lambda _: slot)).action == "restart"
+
+
+def test_a_slot_is_told_while_its_connector_runs_and_while_it_rests(captures: World) -> None:
+    slot = Slot(name="cdc", wal_status="unreserved")
+    assert only(captures.look(look=lambda _: slot)).reason == "it runs"
+    assert captures.open == [("cdc", "slot_endangered")]
+
+    captures.fake.connectors["cdc"].state = "STOPPED"
+    assert only(captures.look(look=lambda _: slot)).reason == "it is stopped"
+    assert captures.open == [("cdc", "slot_endangered")]
+
+    slot = Slot(name="cdc", wal_status="lost")
+    captures.look(look=lambda _: slot)
+    assert captures.open == [("cdc", "slot_lost")]
+    assert captures.fake.changes == []
+
+
+def test_a_database_that_does_not_answer_ends_no_incident(captures: World) -> None:
+    captures.look(look=lambda _: Slot(name="cdc", known=False))
+
+    assert (captures.open, captures.kept) == ([], {"slot_endangered", "slot_lost"})

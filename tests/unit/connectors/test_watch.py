@@ -16,7 +16,7 @@ from deltaworks.connectors import watch as watching
 from deltaworks.connectors.watch import watch
 from deltaworks.control.connector_book import ConnectorBook
 from deltaworks.control.incident_book import IncidentBook
-from deltaworks.control.incidents import Finding, Incident, Kind
+from deltaworks.control.incidents import OF_CONNECTORS, Finding, Incident, Kind
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError
 from deltaworks.settings import Settings
 from tests.support.connector_book import BookInMemory
@@ -73,7 +73,7 @@ def test_what_is_found_is_recorded_and_what_is_over_ends(world: World) -> None:
 
     assert (decision.name, decision.action) == ("lines", "restart")
     assert world.incidents.open == [("lines", "connector_failed")]
-    for kind in ("connector_failed", "connector_given_up", "connector_drifted", "connect_away"):
+    for kind in (*sorted(OF_CONNECTORS), "connect_away"):
         assert world.incidents.looked_at(incident(kind))
     assert not world.incidents.looked_at(incident("failed"))
     assert world.incidents.how(incident("connector_failed")) == "it has recovered"

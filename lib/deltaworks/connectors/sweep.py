@@ -1,0 +1,297 @@
+"""Deletes what a new snapshot of a source does not have: rows that went while nobody read the log of the database.
+
+A source of Debezium whose offsets are reset takes a snapshot, which has every row that there is, and no word of those
+that were deleted before. So whoever has kept the old rows keeps these, too. The reset notes where the topics end
+(`begin_again`). After the snapshot, the last record of each row that there is comes behind that place; a key whose last
+record comes before it has no row. It gets a null, which tables, sinks and other readers take for the deletion that they
+have missed.
+
+The connector is stopped meanwhile: somebody who writes could insert such a row anew, and the null would delete it. A
+sweep that is killed is given again; what has its null is not found a second time.
+
+What it does not do: it brings back none of the changes in between, and it does not know whether the snapshot was right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+
+from deltaworks import clock, formats
+from deltaworks.config import Kafka
+from deltaworks.connect import states
+from deltaworks.connect.answers import Offset
+from deltaworks.connect.api import ConnectApi
+from deltaworks.connect.connector import CLASS
+from deltaworks.connectors.dead_letters import messages, require_cluster
+from deltaworks.errors import ConfigurationError, KafkaWriteError
+from deltaworks.files import replace_file
+from deltaworks.kafka import admin
+from deltaworks.kafka.admin import SILENT, Position
+from deltaworks.kafka.clients import make
+from deltaworks.kafka.control_topic import reader
+from deltaworks.names import hint_of
+from deltaworks.settings import Settings
+
+FORMAT = 1
+_DEBEZIUM = "io.debezium."
+_OF_SINKS = ("topics", "topics.regex")
+_MODE = "snapshot.mode"
+_WHOLE = ("initial", "initial_only", "always", "when_needed")
+"""Modes whose snapshot has all rows of all tables."""
+_PARTIAL = ("snapshot.include.collection.list", "snapshot.select.statement.overrides")
+"""Settings with which it has not."""
+_SOON_S = 10.0
+_FLUSH_S = 60.0
+_QUEUED = 10_000
+
+
+class _Topic(msgspec.Struct, frozen=True):
+    """A topic when the offsets were reset."""
+
+    id: str
+    ends: list[int]
+    """The offset after the last record, by partition."""
+
+
+class _Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the topics of a source ended when its offsets were reset."""
+
+    format: int = FORMAT
+    at_ms: int
+    topics: dict[str, _Topic]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """What would be deleted from a topic."""
+
+    topic: str
+    rows: int
+    """How many keys have a row."""
+    gone: int
+    """How many have none, although the topic says so."""
+    whole: bool
+    """Whether the topic has the last record of each key; otherwise some are not found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What would be deleted."""
+
+    connector: str
+    topics: tuple[Swept, ...]
+    keys: Mapping[Position, Sequence[bytes]] = field(repr=False)
+    """Partition -> the keys without a row."""
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return sum(each.gone for each in self.topics)
+
+
+def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ...]:
+    """Notes where the topics of a stopped source of Debezium end, and resets its offsets; of others, only the latter.
+
+    Args:
+        settings: of the project and its Kafka.
+        api: of a worker.
+        name: the connector.
+
+    Returns:
+        The topics that were noted.
+
+    Raises:
+        ConfigurationError: there is no such connector, or it is not stopped; its topics are in another cluster than
+            `[kafka]` has, or the workers do not say which they are.
+        ConnectUnavailableError: the worker does not answer.
+        KafkaReadError: the broker does not answer; nothing was reset.
+    """
+    states.require_stopped(api, name)
+    config = api.config(name) or {}
+    topics: Sequence[str] = ()
+    if _captures(config):
+        require_cluster(settings.cluster, api, timeout_s=_SOON_S)
+        found = admin.topic_states(admin.admin(settings.cluster), api.topics(name))
+        topics = sorted(found)
+        ends = admin.end_offsets(settings.cluster, topics, committed=False) if topics else {}
+        noted = {
+            topic: _Topic(found[topic].id, [ends[at] for at in sorted(ends) if at[0] == topic]) for topic in topics
+        }
+        note = _Note(at_ms=clock.wall_ms(), topics=noted)
+        replace_file(settings.begun_again(name), msgspec.json.encode(note), durable=True)
+    api.reset_offsets(name)
+    return tuple(topics)
+
+
+def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) -> Sweep:
+    """Finds the rows in topics that the new snapshot of a source does not have; changes nothing.
+
+    Args:
+        settings: of the project and its Kafka.
+        api: of a worker.
+        name: the connector, which is stopped.
+        topics: which topics of tables.
+
+    Raises:
+        ConfigurationError: there is no such connector, it is not stopped, nobody has reset its offsets here, its
+            snapshot is not complete or never has all rows, or a topic is none of those that it had.
+        ConnectUnavailableError: the worker does not answer.
+        KafkaReadError: the broker does not answer.
+        IncompatibleCheckpointError: another version of deltaworks has reset the offsets.
+    """
+    states.require_stopped(api, name)
+    _require_whole(name, api.config(name) or {})
+    require_cluster(settings.cluster, api)
+    note = _noted(settings.begun_again(name), name)
+    _require_topics(settings, name, note, topics)
+    _require_complete(name, api.offsets(name))
+    chosen = sorted(set(topics))
+    begins, ends = admin.begin_offsets(settings.cluster, chosen), admin.end_offsets(settings.cluster, chosen)
+    kept = admin.compacted(settings.cluster, chosen)
+    keys: dict[Position, Sequence[bytes]] = {}
+    found = []
+    for topic in chosen:
+        was = note.topics[topic].ends
+        at = [(topic, partition) for partition in range(len(was))]
+        seen = [_keys(settings.cluster, each, begins[each], ends[each], was[each[1]]) for each in at]
+        keys |= {each: gone for each, (_, gone) in zip(at, seen, strict=True)}
+        whole = topic in kept or not any(begins[each] for each in at)
+        rows, gone = sum(there for there, _ in seen), sum(len(each) for _, each in seen)
+        found.append(Swept(topic=topic, rows=rows, gone=gone, whole=whole))
+    return Sweep(connector=name, topics=tuple(found), keys=keys)
+
+
+def send(settings: Settings, api: ConnectApi, planned: Sweep) -> int:
+    """Writes a null for each row of a plan; the connector is stopped, still.
+
+    Args:
+        settings: of the project and its Kafka.
+        api: of a worker.
+        planned: from `plan`.
+
+    Returns:
+        How many were written.
+
+    Raises:
+        ConfigurationError: the connector is not stopped any more.
+        ConnectUnavailableError: the worker does not answer.
+        KafkaWriteError: some were not written; a new plan has these.
+    """
+    states.require_stopped(api, planned.connector)
+    failed: list[str] = []
+
+    def refuse(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(f"{message.topic()}-{message.partition()}: {error.str()}")
+
+    ours = {"enable.idempotence": True, "log_level": 0, "logger": SILENT, "on_delivery": refuse}
+    producer = make(Producer, settings.cluster, ours)
+    for (topic, partition), keys in planned.keys.items():
+        for count, key in enumerate(keys):
+            if count % _QUEUED == _QUEUED - 1:
+                producer.flush(_FLUSH_S)
+            producer.produce(topic, key=key, value=None, partition=partition)
+    left = producer.flush(_FLUSH_S)
+    if failed or left:
+        what = failed[0] if failed else f"the broker has not answered within {_FLUSH_S:g} s"
+        raise KafkaWriteError(
+            f"{len(failed) + left:,} of {planned.count:,} deletions were not written: {what}.",
+            hint=f"deltaworks connect sweep {planned.connector} again: it finds those that are left",
+        )
+    return planned.count
+
+
+def _captures(config: Mapping[str, str]) -> bool:
+    """Whether it is a source of Debezium."""
+    return config.get(CLASS, "").startswith(_DEBEZIUM) and not any(config.get(each) for each in _OF_SINKS)
+
+
+def _require_whole(name: str, config: Mapping[str, str]) -> None:
+    """Raises `ConfigurationError` unless a snapshot of the connector has every row."""
+    if not _captures(config):
+        raise ConfigurationError(
+            f"Connector '{name}' is no source of Debezium: nothing says which rows it has read anew."
+        )
+    mode = config.get(_MODE, "initial")
+    partial = [each for each in config if each.startswith(_PARTIAL)]
+    if mode not in _WHOLE or partial:
+        what = f"{_MODE}={mode}" if mode not in _WHOLE else partial[0]
+        raise ConfigurationError(
+            f"The snapshot of connector '{name}' does not have all rows, by {what}: rows that it has not would be "
+            "deleted.",
+            hint="take a snapshot of everything first",
+        )
+
+
+def _noted(file: Path, name: str) -> _Note:
+    note = formats.read(file, _Note, FORMAT, f"{file}, which says where the topics of {name} ended,")
+    if note is None:
+        raise ConfigurationError(
+            f"Nobody has reset the offsets of connector '{name}' from this home, so nothing says where its new "
+            "snapshot begins.",
+            hint=f"deltaworks connect offsets {name} --reset, resume it, and stop it when the snapshot is complete",
+        )
+    return note
+
+
+def _require_topics(settings: Settings, name: str, note: _Note, topics: Sequence[str]) -> None:
+    ids = admin.topic_ids(admin.admin(settings.cluster), topics)
+    for topic in topics:
+        if topic not in note.topics:
+            raise ConfigurationError(
+                f"'{topic}' was no topic of connector '{name}' when its offsets were reset.",
+                hint=hint_of(topic, note.topics, "its topics"),
+            )
+        if ids.get(topic) != note.topics[topic].id:
+            raise ConfigurationError(
+                f"Topic '{topic}' was deleted, or made anew, after the offsets of '{name}' were reset.",
+                hint="a new topic has nothing old in it, so there is nothing to sweep",
+            )
+
+
+def _require_complete(name: str, offsets: Sequence[Offset]) -> None:
+    """Raises `ConfigurationError` unless the new snapshot is complete, by what Debezium says in its offsets."""
+    said = [each.offset for each in offsets if each.offset]
+    if not said or any(map(_is_open, said)):
+        raise ConfigurationError(
+            f"The new snapshot of connector '{name}' is not complete: rows that are still to come would be deleted.",
+            hint=f"deltaworks connect resume {name}; `deltaworks connect offsets {name}` says `snapshot` until it is",
+        )
+
+
+def _is_open(offset: Mapping[str, object]) -> bool:
+    if offset.get("last_snapshot_record") is True or offset.get("snapshot_completed") is True:
+        return False
+    return offset.get("snapshot") not in (None, False, "false") or offset.get("last_snapshot_record") is False
+
+
+def _keys(kafka: Kafka, at: Position, begin: int, end: int, boundary: int) -> tuple[int, list[bytes]]:
+    """How many keys of a partition have a row, and those whose last record is before the boundary and no null."""
+    old, new = dict[bytes, None](), set[bytes]()
+    if begin < end:
+        with closing(reader(kafka)) as consumer:
+            consumer.assign([TopicPartition(*at, begin)])
+            for message in messages(consumer, end, f"{at[0]}-{at[1]}"):
+                _take(old, new, message, boundary)
+    return len(new), list(old)
+
+
+def _take(old: dict[bytes, None], new: set[bytes], message: Message, boundary: int) -> None:
+    """Takes a record into account: of each key only the last one counts."""
+    key = message.key()
+    if key is None:
+        return
+    old.pop(key, None)
+    new.discard(key)
+    if message.value() is None:
+        return
+    if int(message.offset() or 0) < boundary:
+        old[key] = None
+    else:
+        new.add(key)
