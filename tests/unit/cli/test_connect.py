@@ -405,8 +405,17 @@ def test_a_sweep_shows_what_is_gone_and_asks_first(
     planned = Sweep(connector="orders_cdc", topics=swept, keys={("cdc.orders", 0): [b"a", b"b"]})
     sent: list[Sweep] = []
     asked: list[Sequence[str]] = []
-    monkeypatch.setattr(sweep, "plan", lambda _, api, name, topics: asked.append(topics) or planned)
-    monkeypatch.setattr(sweep, "send", lambda _, api, what: sent.append(what) or what.count)
+
+    def plan(settings: object, api: object, name: str, topics: Sequence[str]) -> Sweep:
+        asked.append(topics)
+        return planned
+
+    def send(settings: object, api: object, what: Sweep) -> int:
+        sent.append(what)
+        return what.count
+
+    monkeypatch.setattr(sweep, "plan", plan)
+    monkeypatch.setattr(sweep, "send", send)
     command = ("sweep", "orders_cdc", "--topic", "cdc.orders", "--topic", "cdc.lines")
 
     code, shown, _ = call(*command, "--dry-run")
