@@ -1,12 +1,14 @@
 """A name node in a thread of the test: as much of WebHDFS as a sink of files needs, with its redirects and its rename.
 
-Files are in memory. `create_beside` makes a file just before the next rename, as another writer would.
+Files are in memory. `create_beside` makes a file just before the next rename, as another writer would. Behind
+`fails_after`, which names an operation, nothing is answered but an error; `hangs` answers nothing at all.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +25,10 @@ class FakeHdfs:
 
     files: dict[str, bytes] = field(default_factory=dict)
     create_beside: dict[str, bytes] = field(default_factory=dict)
+    fails_after: str = ""
+    hangs: bool = False
     port: int = 0
+    fails: bool = False
 
     def rename(self, source: str, target: str) -> bool:
         """False: there is such a file, and nothing was done."""
@@ -47,6 +52,11 @@ def fake_hdfs() -> Iterator[FakeHdfs]:
             parts = urlsplit(self.path)
             path, query = unquote(parts.path.removeprefix(PREFIX)), {k: v[0] for k, v in parse_qs(parts.query).items()}
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if state.hangs:
+                time.sleep(5.0)
+            if state.fails:
+                return self._answer(503, b"")
+            state.fails = query["op"] == state.fails_after
             match query["op"], self.command:
                 case "MKDIRS", "PUT":
                     self._answer(200, {"boolean": True})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from functools import partial
 from importlib import import_module
 from typing import Any
 from urllib.parse import SplitResult
@@ -16,6 +17,8 @@ from deltaworks.errors import ConfigurationError
 from deltaworks.files import Stored
 
 PORT = 9870
+_TIMEOUT_S = (10.0, 60.0)
+"""For a connection, and for each answer: fsspec would wait for ever."""
 
 
 class HdfsFiles:
@@ -38,21 +41,31 @@ class HdfsFiles:
         self._hdfs: Any = webhdfs.WebHDFS(
             host=address.hostname, port=address.port or PORT, user=address.username, skip_instance_cache=True
         )
+        session = self._hdfs.session
+        session.request = partial(session.request, timeout=_TIMEOUT_S)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Writes a file that does not exist yet; False if it exists, and nothing was done."""
         target = f"{self._root}/{name}"
-        if self._hdfs.exists(target):
+        if self._is_there(target):
             return False
         folder, _, file = target.rpartition("/")
         hidden = f"{folder}/.{file}.{uuid.uuid4().hex}"
         self._hdfs.makedirs(folder, exist_ok=True)
         self._hdfs.pipe_file(hidden, data)
         self._hdfs.mv(hidden, target)
-        if not self._hdfs.exists(hidden):
+        if not self._is_there(hidden):
             return True
         self._hdfs.rm(hidden)
         return False
+
+    def _is_there(self, path: str) -> bool:
+        """Whether there is such a file; fsspec's `exists` says no whenever it gets no answer."""
+        try:
+            self._hdfs.info(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def get(self, name: str) -> Stored | None:
         """The content of a file; None if it does not exist."""

@@ -220,6 +220,24 @@ def test_hdfs_is_written_by_renames_that_replace_nothing() -> None:
         assert hdfs.files == {name: hdfs.files[name], beside: b"of another worker"}, "nothing else is left behind"
 
 
+def test_a_rename_that_hdfs_refuses_is_not_taken_for_done_when_it_is_down_then() -> None:
+    with fake_hdfs() as hdfs:
+        sink = sink_of(f"webhdfs://me@127.0.0.1:{hdfs.port}/lake", format="jsonl")
+        hdfs.create_beside = {"/lake/p-orders-c-00000-000000000000.jsonl": b"of another worker"}
+        hdfs.fails_after = "RENAME"
+
+        with pytest.raises(OSError, match="503"):
+            write(writer(sink), 0, ("a", order("x")))
+
+
+def test_hdfs_that_hangs_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deltaworks.sinks.hdfs._TIMEOUT_S", (0.2, 0.2))
+    with fake_hdfs() as hdfs:
+        hdfs.hangs = True
+        with pytest.raises(OSError, match="timed out"):
+            write(writer(sink_of(f"webhdfs://me@127.0.0.1:{hdfs.port}/lake")), 0, ("a", order("x")))
+
+
 def test_hdfs_without_fsspec_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "fsspec.implementations.webhdfs", None)
     with pytest.raises(ConfigurationError, match=r"url= of to_files\('orders'\) needs the package 'fsspec"):
