@@ -1,9 +1,9 @@
 """The replication slot of a PostgreSQL: whether the log that a connector has not read is still there, in one sentence.
 
 A slot keeps the log for its reader, up to `max_slot_wal_keep_size`. One that falls behind further is lost: what it has
-not read is gone, and no restart helps. Debezium says so in several ways, or only that it found no valid slot; some of
-its tasks never fail. So the database is asked as well (`connectors/slots.py`). Other databases lose their logs, too;
-Debezium says that in the same words for all of them.
+not read is gone, and no restart helps. Debezium says so in several ways. But a task that begins with a lost slot waits
+half an hour until it is valid, fails then, and does not say why (3.5: `readReplicationSlotInfo`). So the database is
+asked as well (`connectors/slots.py`). Other databases lose their logs, too; Debezium says that in the same words.
 """
 
 from __future__ import annotations

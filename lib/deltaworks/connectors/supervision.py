@@ -154,12 +154,12 @@ class _Supervising:
         if (rests := _WANTED.get(status.connector.state)) is not None:
             self._seen(record, rests, failed=False, drifts=drift.differs)
             decision, found = Decision(name=name, action="nothing", reason=f"it is {rests}"), ()
+        elif trouble is not None and trouble.danger == "lost":
+            self._seen(record, "running", failed=has_failed(status), drifts=drift.differs)
+            decision, found = self._lost(record, _which(status) if has_failed(status) else "it reads nothing", trouble)
         elif has_failed(status):
             self._seen(record, "running", failed=True, drifts=drift.differs)
-            if trouble is not None and trouble.danger == "lost":
-                decision, found = self._lost(record, _which(status), trouble)
-            else:
-                decision, found = self._failed(record, "restart", _which(status), why_failed(status))
+            decision, found = self._failed(record, "restart", _which(status), why_failed(status))
         else:
             decision, found = self._runs(record, drift.differs)
         if drift.repaired and decision.action in ("nothing", "wait"):
@@ -167,7 +167,7 @@ class _Supervising:
         return decision, (*found, *of_slot, *([drift.finding] if drift.finding else []))
 
     def _lost(self, record: ConnectorRecord, what: str, trouble: Trouble) -> tuple[Decision, tuple[Finding, ...]]:
-        """It has failed for good, so it is not restarted even once."""
+        """It cannot go on, so it is not restarted even once. Its task may wait for the slot, and fail much later."""
         if record.gave_up is None:
             self.book.gave_up(record.name, trouble.told)
         kept = f"{what}, and nothing restarts it"

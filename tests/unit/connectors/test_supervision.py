@@ -381,6 +381,12 @@ def test_a_slot_is_told_while_its_connector_runs_and_while_it_rests(captures: Wo
     assert captures.open == [("cdc", "slot_lost")]
     assert captures.fake.changes == []
 
+    captures.fake.connectors["cdc"].state = "RUNNING"  # its task waits for the slot, and has not failed yet
+    assert only(captures.look(look=lambda _: slot)).action == "give_up"
+    slot = Slot(name="cdc", wal_status="reserved")
+    assert only(captures.look(look=lambda _: slot)).reason == "it runs"
+    assert (captures.found, captures.book.rows["cdc"].gave_up) == ([], None)
+
 
 def test_a_database_that_does_not_answer_ends_no_incident(captures: World) -> None:
     captures.look(look=lambda _: Slot(name="cdc", known=False))
