@@ -110,6 +110,7 @@ def test_a_slot_is_told_before_it_is_lost_and_afterwards() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_after_a_lost_slot_tables_equal_the_database_again() -> None:
     """Stopped for too long; then told, not restarted, a new snapshot, and what was deleted meanwhile."""
     with own_home("debezium-postgres") as settings:
