@@ -69,7 +69,7 @@ def said(trace: str | None) -> Trouble | None:
         if (found := pattern.search(trace or "")) is not None:
             name = found.groupdict().get("slot")
             of_slot = "" if name is None else f", its replication slot '{name}' is lost"
-            return Trouble("lost", f"the database has no longer what it has not read{of_slot}: {WAY_OUT}")
+            return Trouble("lost", f"the database no longer has what it has not read{of_slot}: {WAY_OUT}")
     return None
 
 

@@ -261,7 +261,7 @@ def _require_complete(name: str, offsets: Sequence[Offset]) -> None:
     if not said or any(map(_is_open, said)):
         raise ConfigurationError(
             f"The new snapshot of connector '{name}' is not complete: rows that are still to come would be deleted.",
-            hint=f"deltaworks connect resume {name}; `deltaworks connect offsets {name}` says `snapshot` until it is",
+            hint=f"deltaworks connect resume {name}; `deltaworks connect offsets {name}` says when it is",
         )
 
 

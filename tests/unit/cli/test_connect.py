@@ -217,7 +217,7 @@ def test_status_says_of_a_lost_slot_what_to_do(fake: FakeConnect, call: Call, mo
     (listed,) = printed.connectors
     assert listed.slot is not None and listed.slot.endswith("docs/how-to/change-data-capture.md#a-lost-slot")
     assert listed.tasks[0].error == listed.slot
-    assert "orders_cdc: the database has no longer what it has not read" in call("status")[1]
+    assert "orders_cdc: the database no longer has what it has not read" in call("status")[1]
 
     fake.add("orders_cdc", {"connector.class": POSTGRES})
     monkeypatch.setattr(slots, "look", lambda *_: Slot(name="orders_cdc", wal_status="unreserved"))

@@ -32,7 +32,7 @@ def test_a_slot_that_postgresql_has_given_up_is_named_with_the_way_out(trace: st
 
     assert found is not None and found.danger == "lost"
     assert found.told == (
-        f"the database has no longer what it has not read, its replication slot 'shop_cdc' is lost: {WAY_OUT}"
+        f"the database no longer has what it has not read, its replication slot 'shop_cdc' is lost: {WAY_OUT}"
     )
     assert found.told.endswith(PAGE) and "\n" not in found.told
 
@@ -47,7 +47,7 @@ def test_a_slot_that_postgresql_has_given_up_is_named_with_the_way_out(trace: st
     ],
 )
 def test_a_log_that_is_gone_is_told_without_a_name_if_none_is_said(trace: str) -> None:
-    assert said(trace) == Trouble("lost", f"the database has no longer what it has not read: {WAY_OUT}")
+    assert said(trace) == Trouble("lost", f"the database no longer has what it has not read: {WAY_OUT}")
 
 
 @pytest.mark.parametrize(
