@@ -60,6 +60,7 @@ def clean(access: Access = ENVIRONMENT, keep_replays: timedelta | None = WEEK) -
 
     removed = maintain(access.settings(), keep_replays)
     log.info("corrections sent: %s", ", ".join(removed.sent) or "none waited")
+    log.info("sinks corrected: %s", ", ".join(removed.corrected) or "none waited")
     log.info("removed: %s code archives, replays %s", len(removed.archives), ", ".join(removed.replays) or "none")
     result: dict[str, Any] = msgspec.to_builtins(removed)
     return result

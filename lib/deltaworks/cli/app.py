@@ -27,6 +27,7 @@ from deltaworks.cli import (
     rescale,
     schemas,
     settings,
+    sinks,
     stack,
     tables,
 )
@@ -91,6 +92,7 @@ _GROUPS = (
     explain,
     erase,
     replay,
+    sinks,
     quality,
     batch,
     demo,

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from deltaworks.lakehouse.publish.corrections import KeptCorrections
     from deltaworks.lakehouse.publish.ownership import Handover
     from deltaworks.lakehouse.publish.publication import Publication
+    from deltaworks.lakehouse.publish.sink_changes import KeptSinks
+    from deltaworks.lakehouse.publish.stale_sinks import StaleSink
     from deltaworks.lakehouse.retention import Pin
     from deltaworks.quality import Verdict
     from deltaworks.queries import AsOf, StoreMetadata, StoreStats
@@ -424,6 +426,48 @@ class ConnectorOverview(_Document, frozen=True, kw_only=True):
         return cls._from(connector)
 
 
+class SinkListed(_Document, frozen=True, kw_only=True):
+    """A sink that a publication has left behind the tables."""
+
+    pipeline: str
+    sink: str
+    state: str
+    """`stale`, or `waiting` for corrections."""
+    since: datetime
+    action: str
+    """What has left it so: `publish`, `rollback`, `hand-over`, `undone hand-over`."""
+    run_id: str
+    why: str
+
+    @classmethod
+    def of(cls, pipeline: str, mark: StaleSink) -> SinkListed:
+        return cls(
+            pipeline=pipeline,
+            sink=mark.sink,
+            state="stale",
+            since=instant(mark.since_ms),
+            action=mark.action,
+            run_id=mark.run_id,
+            why=mark.why,
+        )
+
+    @classmethod
+    def waiting(cls, pipeline: str, kept: KeptSinks) -> list[SinkListed]:
+        """The sinks that wait for what a publication or a rollback has changed."""
+        return [
+            cls(
+                pipeline=pipeline,
+                sink=sink,
+                state="waiting",
+                since=instant(kept.released_ms or 0),
+                action=kept.action,
+                run_id=kept.run_id,
+                why="it is not corrected yet",
+            )
+            for sink in kept.waiting
+        ]
+
+
 class Status(_Document, frozen=True, kw_only=True):
     """`deltaworks status --json`"""
 
@@ -437,9 +481,17 @@ class Status(_Document, frozen=True, kw_only=True):
     """Of Kafka Connect, as the project has files of them."""
     connect_problem: str | None
     """Why Kafka Connect says nothing; null: it has answered, or there is nothing to ask."""
+    sinks: list[SinkListed] = []
+    """Those that a publication has left behind the tables."""
 
     @classmethod
-    def of(cls, seen: Overview, processes: list[Process], connectors: ConnectorsSeen | None = None) -> Status:
+    def of(
+        cls,
+        seen: Overview,
+        processes: list[Process],
+        connectors: ConnectorsSeen | None = None,
+        sinks: Sequence[SinkListed] = (),
+    ) -> Status:
         return cls(
             pipelines=list(map(PipelineListed.of, seen.pipelines)),
             deployments=list(map(DeploymentListed.of, seen.deployments)),
@@ -447,7 +499,14 @@ class Status(_Document, frozen=True, kw_only=True):
             registry_problem=seen.registry_problem,
             connectors=[] if connectors is None else list(map(ConnectorOverview.of, connectors.connectors)),
             connect_problem=None if connectors is None else connectors.problem,
+            sinks=list(sinks),
         )
+
+
+class Sinks(_Document, frozen=True, kw_only=True):
+    """`deltaworks sinks --json`"""
+
+    sinks: list[SinkListed]
 
 
 class CheckListed(_Document, frozen=True, kw_only=True):
@@ -1161,6 +1220,7 @@ DOCUMENTS = (
     ConnectorOffsets,
     SinkLetters,
     SinkResent,
+    Sinks,
 )
 
 

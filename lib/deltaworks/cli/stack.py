@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from deltaworks import clock, config, extras
+from deltaworks.cli import sinks
 from deltaworks.cli.console import AsJson, Force, Steps, first_line, out, print_json, print_table, write_files
 from deltaworks.settings import Settings
 
@@ -145,18 +146,19 @@ def status(
     name: Annotated[str | None, typer.Argument(help="Only this pipeline, with its last deployments.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the state of the pipelines, of the project's connectors, and what runs."""
+    """Show the state of the pipelines, of the project's connectors, sinks behind the tables, and what runs."""
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
     connectors_soon = _asked_beside(settings, name)
     seen = _overview(settings, name)
     processes = [process for process in lifecycle.status(settings) if name in (None, process.name)]
+    behind = sinks.listed(settings, name)
     connectors = connectors_soon()
     if as_json:
         from deltaworks.cli import listings
 
-        return print_json(listings.Status.of(seen, processes, connectors))
+        return print_json(listings.Status.of(seen, processes, connectors, behind))
     print_table(
         "Pipelines",
         (
@@ -199,6 +201,8 @@ def status(
         )
     if connectors is not None and (connectors.connectors or connectors.problem):
         _show_connectors(connectors)
+    if behind:
+        sinks.show(behind)
     print_table(
         "Processes",
         ("name", "state", "pid", "memory MB", "ports", "log"),

@@ -15,7 +15,7 @@ from deltaworks.dsl.mistakes import named
 from deltaworks.dsl.point import Known, Point, Unknown
 from deltaworks.dsl.tables import KeyColumns, ValueColumn, rows_of
 from deltaworks.errors import TableError
-from deltaworks.topology.external import DATE, FileFolder, Given, JdbcTable, SearchIndex
+from deltaworks.topology.external import DATE, FileFolder, Given, JdbcTable, OnPublish, SearchIndex
 from deltaworks.topology.nodes import CustomSink, DeltaSink
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.nodes.sinks import TableKind
@@ -57,6 +57,7 @@ class ExternalSinks:
         batch_bytes: int = 5_000_000,
         timeout: timedelta = timedelta(seconds=30),
         patience: timedelta = timedelta(minutes=2),
+        on_publish: OnPublish | None = None,
         name: str | None = None,
     ) -> None:
         """Keeps a document per key in an index of Elasticsearch or OpenSearch, exactly once.
@@ -80,6 +81,9 @@ class ExternalSinks:
             batch_bytes: bytes of a request at most; a larger document has a request of its own.
             timeout: of a request.
             patience: how long a batch is sent again while the servers do not take it; then it fails, and runs again.
+            on_publish: what becomes of the index when a replay is published. `correct`: documents follow the rows of
+                the Delta table that the same table is written to, with `to_delta`. `stale`: it is marked. None: the
+                first, if that is possible.
             name: name of the sink; None: `search-<index>`. Two sinks of a topology need two names.
 
         Source: none; in Kafka Streams a connector reads the output topic.
@@ -120,6 +124,7 @@ class ExternalSinks:
             batch_bytes=batch_bytes,
             timeout_s=given.seconds("timeout", timeout),
             patience_s=given.seconds("patience", patience),
+            on_publish=given.on_publish(on_publish),
         )
         self._add(sink, name or f"search-{index}", where, needs_key=True)
 
@@ -136,6 +141,7 @@ class ExternalSinks:
         timestamp_column: str | None = None,
         mode: Literal["upsert", "append"] = "upsert",
         create_table: bool = False,
+        on_publish: OnPublish | None = None,
         name: str | None = None,
     ) -> None:
         """Keeps a row per key in a table of PostgreSQL, MariaDB or MySQL, or appends each record, exactly once.
@@ -154,6 +160,7 @@ class ExternalSinks:
             timestamp_column: column for the record's timestamp; None: it is left out.
             mode: `upsert`: the newest value of each key, and None deletes the row. `append`: a row per record.
             create_table: whether the table is made if it is not there.
+            on_publish: what becomes of the table when a replay is published; as in `to_search`.
             name: name of the sink; None: `jdbc-<table>`. What is committed is known under it, so keep it.
 
         Source: none; in Kafka Streams a connector reads the output topic.
@@ -181,6 +188,7 @@ class ExternalSinks:
             create_table=create_table,
             timestamp_column=timestamp_column,
             rows=rows,
+            on_publish=given.on_publish(on_publish),
         )
         self._add(sink, name or f"jdbc-{table}", where, needs_key=mode == "upsert", rows=rows)
 
@@ -339,6 +347,14 @@ class _Settings:
             what = f"{argument}= of {self._operator} is {given!r}."
             self._graph.refuse(what, self._where, "such as timedelta(seconds=30)")
         return given.total_seconds()
+
+    def on_publish(self, given: Any) -> OnPublish | None:
+        """What becomes of a sink when a replay is published; `topology/checks.py` says whether that is possible."""
+        if given not in (None, "correct", "stale"):
+            what = f"on_publish= of {self._operator} is {given!r}."
+            self._graph.refuse(what, self._where, "'correct' or 'stale'; None: correct, if that is possible")
+        found: OnPublish | None = given
+        return found
 
     def storage(self, given: Mapping[str, Any]) -> dict[str, str | Given]:
         """How an object store is reached."""

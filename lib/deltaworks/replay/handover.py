@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from deltaworks.control import corrections, fence, jobs, topics
+from deltaworks.control import corrections, fence, jobs, sink_corrections, topics
 from deltaworks.control.between_drivers import between_drivers
 from deltaworks.control.checkpoint import stored_plan
 from deltaworks.control.lease import Lease
@@ -118,6 +118,7 @@ def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report =
             fence.advance(own.fence, generation, name)
             ownership.undo(settings.tables, record, generation)
             decided()
+            sink_corrections.mark_all(settings, pipeline, run_id, "undone hand-over")
             reach("handover.between_undo")
             if run_id in own.switched or own.checkpoint_of(run_id).undone.exists():
                 handover.undo(own, run_id)
@@ -140,7 +141,9 @@ def take_back(settings: Settings, run_id: str, *, requested_by: str, report: Rep
     if record_of(settings, run_id) is not None:
         return f"{len(undo(settings, run_id, requested_by=requested_by, report=report).tables)} tables restored"
     done, sent = runs.rollback(settings, run_id, requested_by=requested_by)
-    return f"{len(done.tables)} tables restored{corrections.told(sent)}"
+    name = done.request.pipeline
+    told = corrections.told(sent) + sink_corrections.told(settings, name, sink_corrections.correct(settings, name))
+    return f"{len(done.tables)} tables restored{told}"
 
 
 def record_of(settings: Settings, run_id: str) -> Path | None:
@@ -191,6 +194,7 @@ def _switch(
     request, record = request_of(paths, plan), own.handover(plan.run_id)
     ownership.hand_over(settings.tables, paths.tables, schemas, request, record, generation)
     decided()
+    sink_corrections.mark_all(settings, pipeline, plan.run_id, "hand-over")
     reach("handover.between_switch")
     handover.switch(own, plan.run_id)
 

@@ -1,6 +1,6 @@
 """Maintenance of a home: removes what nobody needs any more, and does what nobody else would ever do.
 
-- Corrections that somebody was killed while sending, or that Kafka did not take.
+- Corrections that somebody was killed while sending, or that Kafka or the system behind a sink did not take.
 - Code archives that no driver, no restart and no open batch may need; a deployment removes them, too.
 - Replays that were begun and then left alone: each holds the results of all that it has processed. Also what those of
   machines that are lost have left in the object store.
@@ -14,7 +14,7 @@ from datetime import timedelta
 import msgspec
 
 from deltaworks import clock
-from deltaworks.control import corrections, retention
+from deltaworks.control import corrections, retention, sink_corrections
 from deltaworks.errors import DeltaworksError
 from deltaworks.files import remove_tree
 from deltaworks.replay import runs
@@ -28,6 +28,8 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
 
     sent: list[str]
     """Corrections: run, and what was done with it."""
+    corrected: list[str] = []
+    """Sinks: run, what was done with it, pipeline and sink."""
     archives: list[str]
     """Digests of code archives."""
     replays: list[str]
@@ -43,12 +45,16 @@ def maintain(settings: Settings, keep_replays: timedelta | None) -> Removed:
         settings: name the home.
         keep_replays: how long an unfinished replay stays after its last phase; None: until somebody discards it.
     """
-    sent = list[str]()
+    sent, corrected = list[str](), list[str]()
     for name in sorted(path.name for path in settings.pipelines.glob("*/")):
         try:
             sent += [kept.name for kept in corrections.send(settings, name)]
         except DeltaworksError as error:
             _log.warning("corrections of %s wait: %s", name, error)
+        try:
+            corrected += [f"{done.name} in {name}/{done.sink}" for done in sink_corrections.correct(settings, name)]
+        except DeltaworksError as error:
+            _log.warning("sinks of %s wait: %s", name, error)
     archives = retention.expire(settings, retention.named(settings))
     replays, kept = [], {}
     for paths, plan in runs.all_unfinished(settings):
@@ -68,4 +74,4 @@ def maintain(settings: Settings, keep_replays: timedelta | None) -> Removed:
             remove_tree(folder)
             replays.append(folder.name)
             _log.info("what was left of replay %s at %s is removed", folder.name, folder)
-    return Removed(sent=sent, archives=archives, replays=replays, kept=kept)
+    return Removed(sent=sent, corrected=corrected, archives=archives, replays=replays, kept=kept)

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from deltaworks import clock
-from deltaworks.control import corrections, table_commands
+from deltaworks.control import corrections, sink_corrections, table_commands
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, TableError
@@ -221,6 +221,7 @@ class ReplayRun:
             requested_by=request.requested_by,
             approved_by=None if state.approval is None else state.approval.by,
             corrections=corrections.request_of(self.pipeline, same_batches=request.order == "recorded"),
+            sinks=sink_corrections.request_of(self.pipeline, same_batches=request.order == "recorded"),
         )
 
     def _publish(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
@@ -234,7 +235,8 @@ class ReplayRun:
             engines.hand_over(self.settings, self.pipeline, self.paths, self.plan, report)
             self.plan = self.paths.read_plan()
             line = f"the stream goes on from checkpoint {self.plan.run_id}, after batch {self.plan.last_batch}"
-            report(f"{line}{_approved(state)}{sinks.kept(self.pipeline.plan())}")
+            told = sink_corrections.told(self.settings, self.pipeline.name, [])
+            report(f"{line}{_approved(state)}{sinks.kept(self.pipeline.plan())}{told}")
             return
         require_same_stream(PipelinePaths.of(self.settings, self.pipeline.name), self.plan)
         if self.plan.request.only_different and state.narrowed is None:
@@ -243,9 +245,12 @@ class ReplayRun:
         roots = (self.settings.tables, self.paths.tables)
         days.require_some(roots, days.windowed_tables(self.schemas), self.plan.tables, state.to_ms)
         corrections.prepare(self.settings.cluster_of(self.pipeline.name), self.pipeline)
+        sink_corrections.correct(self.settings, self.pipeline.name)  # of an earlier one: each knows the one before
         done = table_commands.publish(self.settings, self.pipeline, self.paths.tables, self.publication_request())
         told = corrections.told(corrections.send(self.settings, self.pipeline.name))
-        report(f"{len(done.tables)} tables{_approved(state)}{told}{sinks.kept(self.pipeline.plan())}")
+        in_sinks = sink_corrections.correct(self.settings, self.pipeline.name)
+        told += sinks.kept(self.pipeline.plan()) + sink_corrections.told(self.settings, self.pipeline.name, in_sinks)
+        report(f"{len(done.tables)} tables{_approved(state)}{told}")
 
     def _verify(self, state: ReplayState, report: Report) -> None:
         found = self._comparison(state, report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError
-from deltaworks.lakehouse.publish import corrections, ownership, publication
+from deltaworks.lakehouse.publish import corrections, ownership, publication, sink_changes
 from deltaworks.replay import runs
 from deltaworks.settings import Settings
 
@@ -29,6 +29,11 @@ def require(settings: Settings, paths: PipelinePaths, name: str, *, command: str
         raise ConflictError(
             f"Corrections of {waiting[0].run_id} are not sent to {waiting[0].topic} yet{rows}.",
             hint=f"repeat the publication or the rollback, or run the DAG streams__maintenance; then {command}",
+        )
+    if unchanged := sink_changes.waiting(paths.publications):
+        raise ConflictError(
+            f"Corrections of {unchanged[0].run_id} wait for the sinks {', '.join(unchanged[0].waiting)}{rows}.",
+            hint=f"run the DAG streams__maintenance, or deltaworks sinks {name} --give-up NAME; then {command}",
         )
     if begun := [*publication.unfinished(paths.publications), *ownership.unfinished(paths.handovers)]:
         raise ConflictError(

@@ -16,6 +16,7 @@ from deltaworks.faults import reach
 from deltaworks.kafka.transactional import is_committed
 from deltaworks.kernel.records import Rows, SinkRecords
 from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.topology.external import EXTERNAL
 from deltaworks.topology.nodes import CustomSink
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.sinks import AnySink, RefusedRecord, SinkBatch, SinkTask, SinkWriter
@@ -177,12 +178,14 @@ class AuthorSinks:
 
 
 def kept(plan: Plan) -> str:
-    """Which sinks keep what they had when a replay is published, to follow what was done; empty: none."""
-    names = [f"'{node.name}'" for node in plan.nodes if isinstance(node, CustomSink) and not node.in_replay]
+    """Which of the author's own sinks keep what they had when a replay is published, to follow what was done; empty:
+    none. `control.sink_corrections` tells of those for other systems."""
+    own = [node for node in plan.nodes if isinstance(node, CustomSink) and not isinstance(node.sink, EXTERNAL)]
+    names = [f"'{node.name}'" for node in own if not node.in_replay]
     if not names:
         return ""
     what = f"sink {names[0]} keeps" if len(names) == 1 else f"sinks {', '.join(names)} keep"
-    return f"; {what} what was there before (docs/sinks.md#replays)"
+    return f"; {what} what was there before (docs/sinks.md#tests-and-replays)"
 
 
 def sinks_of(stage: Stage, *, replay: bool = False) -> list[CustomSink]:

@@ -40,29 +40,127 @@ IDLE_S = 120
 """After so long without a statement the server ends a transaction, and with it the lock of a worker that hangs."""
 KEY_CHARACTERS = 255
 """Of a text in the key, in MySQL, whose indices take no unlimited ones."""
-_NONE_YET = -1
+NONE_YET = -1
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
 _PACKAGES = {"psycopg": "deltaworks[control]", "pymysql": "pymysql"}
+
+
+class OpenJdbcTable:
+    """The table of a sink as it is written, and the progress beside it.
+
+    Raises:
+        ConfigurationError: a package is missing, or the table does not fit.
+        SinkError: the database does not answer.
+    """
+
+    def __init__(self, sink: JdbcTable) -> None:
+        self.sink, self.rows = sink, Rows(sink.rows)
+        self.engine = engine(sink)
+        self.is_mysql = self.engine.dialect.name in ("mysql", "mariadb")
+        self.progress = _progress(sink.schema)
+        try:
+            self.table = self._prepared_table()
+            _create(self.engine, self.progress)
+        except exc.SQLAlchemyError as error:
+            self.engine.dispose()
+            raise failed(sink, "cannot be opened", error) from error
+        except BaseException:
+            self.engine.dispose()
+            raise
+
+    def insert_once(self, name: str) -> Any:
+        """A statement that gives the progress a row of this name, unless it has one."""
+        row = {"id": name, "generation": 0, "batch": NONE_YET, "intent": ""}
+        if self.is_mysql:
+            return mysql.insert(self.progress).values(row).prefix_with("IGNORE")
+        return postgresql.insert(self.progress).values(row).on_conflict_do_nothing()
+
+    def deletion(self) -> Any:
+        """A statement that deletes the row of a key, whose cells are `k_<column>`."""
+        where = sa.and_(*(self.table.c[name] == sa.bindparam(f"k_{name}") for name in self.rows.key_names))
+        return sa.delete(self.table).where(where)
+
+    def written(self, array: pa.Array) -> list[Any]:
+        """Cells as the database takes them."""
+        cells: list[Any] = (
+            array.to_pylist(maps_as_pydicts="strict") if pa.types.is_nested(array.type) else (array.to_pylist())
+        )
+        if pa.types.is_timestamp(array.type) and self.is_mysql:  # DATETIME has no zone
+            return [None if cell is None else cell.replace(tzinfo=None) for cell in cells]
+        return cells
+
+    def _prepared_table(self) -> sa.Table:
+        """The table as we write it, made if the author says so, and compared with the one that is there."""
+        wanted = self._wanted()
+        there = sa.inspect(self.engine)
+        if not there.has_table(self.sink.table, schema=self.sink.schema):
+            if not self.sink.create_table:
+                columns = ", ".join(f"{column.name} {_sql(column.type, there)}" for column in wanted.c)
+                raise ConfigurationError(
+                    f"There is no table '{_shown(self.sink)}' to write to.",
+                    hint=f"create_table=True makes it: {columns}",
+                )
+            _create(self.engine, wanted)
+            there = sa.inspect(self.engine)
+        check(self.sink, wanted, there, self.rows.key_names)
+        return wanted
+
+    def _wanted(self) -> sa.Table:
+        named = self.rows.columns
+        is_upsert = self.sink.mode == "upsert"
+        columns = [
+            sa.Column(column.name, self._type(column.type, in_key=is_upsert), primary_key=is_upsert, nullable=False)
+            if is_upsert
+            else sa.Column(column.name, self._type(column.type))
+            for column in named.key
+        ]
+        if self.rows.is_windowed:
+            columns += [sa.Column(name, self._instant(), primary_key=is_upsert) for name in WINDOW]
+        columns += [sa.Column(column.name, self._type(column.type)) for column in named.value]
+        if self.sink.timestamp_column is not None:
+            columns.append(sa.Column(self.sink.timestamp_column, self._instant()))
+        for column in columns:
+            column.autoincrement = False
+        return sa.Table(self.sink.table, sa.MetaData(), *columns, schema=self.sink.schema)
+
+    def _type(self, column: ColumnType, *, in_key: bool = False) -> sa.types.TypeEngine[Any]:
+        """The type of a column in the dialect of this database."""
+        match column:
+            case Plain.TEXT | Written() | JsonText():
+                return sa.String(KEY_CHARACTERS) if in_key and self.is_mysql else sa.Text()
+            case Plain.INTEGER:
+                return sa.BigInteger()
+            case Plain.FLOAT:
+                return sa.Double()
+            case Plain.BOOLEAN:
+                return sa.Boolean()
+            case Plain.BINARY:
+                return mysql.VARBINARY(KEY_CHARACTERS) if in_key and self.is_mysql else sa.LargeBinary()
+            case Plain.INSTANT:
+                return self._instant()
+            case Plain.DATE:
+                return sa.Date()
+            case DecimalDigits(precision, scale):
+                return sa.Numeric(precision, scale)
+            case Member(value):
+                return self._type(value, in_key=in_key)
+            case Listed() | Mapped() | Nested():
+                return mysql.JSON(none_as_null=True) if self.is_mysql else postgresql.JSONB(none_as_null=True)
+            case _:
+                assert_never(column)
+
+    def _instant(self) -> sa.types.TypeEngine[Any]:
+        return mysql.DATETIME(fsp=6) if self.is_mysql else postgresql.TIMESTAMP(timezone=True)
 
 
 class JdbcWriter:
     """Writes the rows of one task, in one transaction per batch."""
 
     def __init__(self, sink: JdbcTable, task: SinkTask) -> None:
-        self._sink, self._task, self._rows = sink, task, Rows(sink.rows)
-        self._engine = engine(sink)
-        self._is_mysql = self._engine.dialect.name in ("mysql", "mariadb")
-        self._progress = _progress(sink.schema)
+        self._sink, self._task = sink, task
+        self._open = OpenJdbcTable(sink)
+        self._rows, self._table, self._progress = self._open.rows, self._open.table, self._open.progress
         self._connection: sa.Connection | None = None
-        try:
-            self._table = self._prepared_table()
-            _create(self._engine, self._progress)
-        except exc.SQLAlchemyError as error:
-            self.close()
-            raise _failed(sink, "cannot be opened", error) from error
-        except BaseException:
-            self.close()
-            raise
 
     def committed(self) -> SinkBatch | None:
         """The last batch of this task; its lock keeps other writers of the task out until the end of the batch.
@@ -73,10 +171,10 @@ class JdbcWriter:
         """
         self.abort()
         try:
-            connection = self._connection = self._engine.connect()
-            lock = "/".join((self._task.pipeline, self._task.sink, str(self._task.task)))
+            connection = self._connection = self._open.engine.connect()
+            lock = lock_name(self._task.pipeline, self._task.sink, self._task.task)
             for name in (lock, self._task.id):
-                connection.execute(self._insert_once(name))
+                connection.execute(self._open.insert_once(name))
             mine = self._progress.c.id == lock
             generation = connection.execute(
                 sa.select(self._progress.c.generation).where(mine).with_for_update()
@@ -94,8 +192,8 @@ class JdbcWriter:
                 .with_for_update()
             ).one()
         except exc.SQLAlchemyError as error:
-            raise _failed(self._sink, "cannot be asked what is committed", error) from error
-        return None if found.batch == _NONE_YET else SinkBatch(found.batch, found.intent)
+            raise failed(self._sink, "cannot be asked what is committed", error) from error
+        return None if found.batch == NONE_YET else SinkBatch(found.batch, found.intent)
 
     def write(self, batch: SinkBatch, records: Sequence[SinkRecord[Any, Any]]) -> None:
         """Writes rows and progress.
@@ -111,16 +209,15 @@ class JdbcWriter:
             deletes = [record for record in newest.values() if record.value is None]
         try:
             if deletes:
-                where = sa.and_(*(self._table.c[name] == sa.bindparam(f"k_{name}") for name in self._rows.key_names))
                 keys = [
                     {f"k_{name}": cell for name, cell in zip(self._rows.key_names, key, strict=True)}
                     for key in self._keys(deletes)
                 ]
-                self._connection.execute(sa.delete(self._table).where(where), keys)
+                self._connection.execute(self._open.deletion(), keys)
             if upserts:
                 insert = sa.insert(self._table)
                 if self._sink.mode == "upsert":
-                    insert = upsert(self._table, self._rows.key_names, is_mysql=self._is_mysql)
+                    insert = upsert(self._table, self._rows.key_names, is_mysql=self._open.is_mysql)
                 self._connection.execute(insert, self._cells(upserts))
             self._connection.execute(
                 sa.update(self._progress)
@@ -128,11 +225,11 @@ class JdbcWriter:
                 .values(batch=batch.batch, intent=batch.intent, generation=self._task.generation)
             )
         except exc.SQLAlchemyError as error:
-            raise _failed(self._sink, f"refuses the rows of batch {batch.batch}", error) from error
+            raise failed(self._sink, f"refuses the rows of batch {batch.batch}", error) from error
 
     def prepare(self) -> None:
         """Has the database check constraints that it would check at the commit."""
-        if not self._is_mysql and self._connection is not None:
+        if not self._open.is_mysql and self._connection is not None:
             self._connection.execute(sa.text("SET CONSTRAINTS ALL IMMEDIATE"))
 
     def commit(self) -> None:
@@ -153,97 +250,25 @@ class JdbcWriter:
 
     def close(self) -> None:
         self.abort()
-        self._engine.dispose()
+        self._open.engine.dispose()
 
     def _keys(self, records: Sequence[SinkRecord[Any, Any]]) -> list[tuple[Any, ...]]:
         """The cells that identify the rows of records."""
         cells = dict(self._rows.cells(records))
-        columns = [self._written(cells[name]) for name in self._rows.key_names]
+        columns = [self._open.written(cells[name]) for name in self._rows.key_names]
         return list(zip(*columns, strict=True))
 
     def _cells(self, records: Sequence[SinkRecord[Any, Any]]) -> list[dict[str, Any]]:
-        columns = {name: self._written(array) for name, array in self._rows.cells(records)}
+        columns = {name: self._open.written(array) for name, array in self._rows.cells(records)}
         if self._sink.timestamp_column is not None:
             of_records = times([record.timestamp_ms for record in records])
-            columns[self._sink.timestamp_column] = self._written(of_records)
+            columns[self._sink.timestamp_column] = self._open.written(of_records)
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    def _written(self, array: pa.Array) -> list[Any]:
-        cells: list[Any] = (
-            array.to_pylist(maps_as_pydicts="strict") if pa.types.is_nested(array.type) else (array.to_pylist())
-        )
-        if pa.types.is_timestamp(array.type) and self._is_mysql:  # DATETIME has no zone
-            return [None if cell is None else cell.replace(tzinfo=None) for cell in cells]
-        return cells
 
-    def _insert_once(self, name: str) -> Any:
-        row = {"id": name, "generation": 0, "batch": _NONE_YET, "intent": ""}
-        if self._is_mysql:
-            return mysql.insert(self._progress).values(row).prefix_with("IGNORE")
-        return postgresql.insert(self._progress).values(row).on_conflict_do_nothing()
-
-    def _prepared_table(self) -> sa.Table:
-        """The table as we write it, made if the author says so, and compared with the one that is there."""
-        wanted = self._wanted()
-        there = sa.inspect(self._engine)
-        if not there.has_table(self._sink.table, schema=self._sink.schema):
-            if not self._sink.create_table:
-                columns = ", ".join(f"{column.name} {_sql(column.type, there)}" for column in wanted.c)
-                raise ConfigurationError(
-                    f"There is no table '{_shown(self._sink)}' to write to.",
-                    hint=f"create_table=True makes it: {columns}",
-                )
-            _create(self._engine, wanted)
-            there = sa.inspect(self._engine)
-        check(self._sink, wanted, there, self._rows.key_names)
-        return wanted
-
-    def _wanted(self) -> sa.Table:
-        named = self._rows.columns
-        is_upsert = self._sink.mode == "upsert"
-        columns = [
-            sa.Column(column.name, self._type(column.type, in_key=is_upsert), primary_key=is_upsert, nullable=False)
-            if is_upsert
-            else sa.Column(column.name, self._type(column.type))
-            for column in named.key
-        ]
-        if self._rows.is_windowed:
-            columns += [sa.Column(name, self._instant(), primary_key=is_upsert) for name in WINDOW]
-        columns += [sa.Column(column.name, self._type(column.type)) for column in named.value]
-        if self._sink.timestamp_column is not None:
-            columns.append(sa.Column(self._sink.timestamp_column, self._instant()))
-        for column in columns:
-            column.autoincrement = False
-        return sa.Table(self._sink.table, sa.MetaData(), *columns, schema=self._sink.schema)
-
-    def _type(self, column: ColumnType, *, in_key: bool = False) -> sa.types.TypeEngine[Any]:
-        """The type of a column in the dialect of this database."""
-        match column:
-            case Plain.TEXT | Written() | JsonText():
-                return sa.String(KEY_CHARACTERS) if in_key and self._is_mysql else sa.Text()
-            case Plain.INTEGER:
-                return sa.BigInteger()
-            case Plain.FLOAT:
-                return sa.Double()
-            case Plain.BOOLEAN:
-                return sa.Boolean()
-            case Plain.BINARY:
-                return mysql.VARBINARY(KEY_CHARACTERS) if in_key and self._is_mysql else sa.LargeBinary()
-            case Plain.INSTANT:
-                return self._instant()
-            case Plain.DATE:
-                return sa.Date()
-            case DecimalDigits(precision, scale):
-                return sa.Numeric(precision, scale)
-            case Member(value):
-                return self._type(value, in_key=in_key)
-            case Listed() | Mapped() | Nested():
-                return mysql.JSON(none_as_null=True) if self._is_mysql else postgresql.JSONB(none_as_null=True)
-            case _:
-                assert_never(column)
-
-    def _instant(self) -> sa.types.TypeEngine[Any]:
-        return mysql.DATETIME(fsp=6) if self._is_mysql else postgresql.TIMESTAMP(timezone=True)
+def lock_name(pipeline: str, sink: str, task: int) -> str:
+    """The row of the progress that a task locks, whatever its checkpoint."""
+    return "/".join((pipeline, sink, str(task)))
 
 
 def upsert(table: sa.Table, keys: Sequence[str], *, is_mysql: bool) -> Any:
@@ -418,7 +443,7 @@ def _shown(sink: JdbcTable) -> str:
     return sink.table if sink.schema is None else f"{sink.schema}.{sink.table}"
 
 
-def _failed(sink: JdbcTable, what: str, error: exc.SQLAlchemyError) -> SinkError:
+def failed(sink: JdbcTable, what: str, error: exc.SQLAlchemyError) -> SinkError:
     """The database's own words; SQLAlchemy's have the statement in them."""
     cause = getattr(error, "orig", None) or error
     return SinkError(f"Table '{_shown(sink)}' {what}: {type(cause).__name__}: {cause}")

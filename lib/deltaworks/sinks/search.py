@@ -76,10 +76,16 @@ class _Document:
 
 
 class SearchWriter:
-    """Writes the newest record of each key; see the module for what makes it exact."""
+    """Writes the newest record of each key; see the module for what makes it exact.
 
-    def __init__(self, sink: SearchIndex, task: SinkTask) -> None:
-        self._sink, self._task = sink, task
+    Args:
+        sink: its settings.
+        task: who writes.
+        newer_stays: a document of a later start of the stream is no reason to stop.
+    """
+
+    def __init__(self, sink: SearchIndex, task: SinkTask, *, newer_stays: bool = False) -> None:
+        self._sink, self._task, self._newer_stays = sink, task, newer_stays
         self._servers = _Servers(sink)
 
     def committed(self) -> SinkBatch | None:
@@ -217,6 +223,8 @@ class SearchWriter:
 
     def _check_conflict(self, each: _Document, reason: str, number: int) -> None:
         """A newer document of this driver is fine: this process was believed dead. One of a later start is not."""
+        if self._newer_stays:
+            return
         found = _CURRENT.search(reason)
         if found is not None and int(found[1]) >> _BATCH_BITS > number >> _BATCH_BITS:
             raise IntentError(

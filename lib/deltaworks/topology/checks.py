@@ -24,6 +24,7 @@ from deltaworks.topology.nodes import (
 )
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.nodes.sinks import TableKind
+from deltaworks.topology.published_sinks import at_publish
 from deltaworks.topology.stages import StoreSpec
 from deltaworks.topology.table_columns import author_columns
 
@@ -42,6 +43,7 @@ def check(nodes: Sequence[AnyNode], stores: Sequence[tuple[StoreSpec, Origin]]) 
     yield from _topics(nodes)
     yield from _sources(nodes)
     yield from _tables(nodes)
+    yield from _published_sinks(nodes)
 
 
 def table_names(sink: DeltaSink) -> tuple[str, ...]:
@@ -169,6 +171,17 @@ def _tables(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
             _at(again.origin),
             "merge the streams first, or write to a table of another name",
         )
+
+
+def _published_sinks(nodes: Sequence[AnyNode]) -> Iterator[Problem]:
+    """Checks the sinks whose author wants them corrected when a replay is published."""
+    for sink in at_publish(nodes):
+        if sink.is_wanted and sink.why is not None:
+            yield Problem(
+                f"'{sink.node.name}' has on_publish='correct', but {sink.why}.",
+                _at(sink.node.origin),
+                "write the same table with to_delta(...), too; or on_publish='stale', which marks it",
+            )
 
 
 def _repeated(named: Iterable[tuple[str, T]]) -> Iterator[tuple[T, T]]:

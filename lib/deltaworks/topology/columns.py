@@ -103,15 +103,15 @@ class TypedColumn:
 
 def flat_columns(kind: Any, scalar: str) -> list[TypedColumn]:
     """The columns of a key or value type: one per field, or a single one named `scalar`."""
-    if (parts := _fields(_strip(kind))) is None:
+    if (parts := field_hints(strip(kind))) is None:
         return [TypedColumn(scalar, column_type(kind), hint=kind)]
-    within = (_strip(kind),)
+    within = (strip(kind),)
     return [
         TypedColumn(
             name,
             column_type(part, within),
-            _get_if_set(name) if _mentions(part, msgspec.UnsetType) else attrgetter(name),
-            _mentions(part, types.NoneType) or _mentions(part, msgspec.UnsetType),
+            _get_if_set(name) if mentions(part, msgspec.UnsetType) else attrgetter(name),
+            mentions(part, types.NoneType) or mentions(part, msgspec.UnsetType),
             field=name,
             hint=part,
         )
@@ -128,10 +128,10 @@ def key_columns(kind: Any, scalar: str = "key", *, items: bool = False) -> list[
         items: A `tuple[str, int]` gives a column per item, "0", "1", instead of JSON text.
     """
     columns = flat_columns(kind, scalar)
-    parts = typing.get_args(_strip(kind))
-    if items and typing.get_origin(_strip(kind)) is tuple and Ellipsis not in parts:
+    parts = typing.get_args(strip(kind))
+    if items and typing.get_origin(strip(kind)) is tuple and Ellipsis not in parts:
         columns = [
-            TypedColumn(str(number), column_type(part), itemgetter(number), _mentions(part, types.NoneType), hint=part)
+            TypedColumn(str(number), column_type(part), itemgetter(number), mentions(part, types.NoneType), hint=part)
             for number, part in enumerate(parts)
         ]
     return [
@@ -142,8 +142,8 @@ def key_columns(kind: Any, scalar: str = "key", *, items: bool = False) -> list[
 
 def record_class(kind: Any) -> type | None:
     """The Struct, dataclass or NamedTuple whose fields are columns; None: the type gives a single column."""
-    kind = _strip(kind)
-    return None if _fields(kind) is None else typing.get_origin(kind) or kind
+    kind = strip(kind)
+    return None if field_hints(kind) is None else typing.get_origin(kind) or kind
 
 
 def column_type(kind: Any, within: tuple[Any, ...] = ()) -> ColumnType:
@@ -154,12 +154,12 @@ def column_type(kind: Any, within: tuple[Any, ...] = ()) -> ColumnType:
         within: Types that enclose this one; a type inside itself becomes JSON.
     """
     digits = _digits(kind)
-    kind = _strip(kind)
+    kind = strip(kind)
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     if kind is Decimal:
         return digits
-    if (parts := _fields(kind)) is not None:
+    if (parts := field_hints(kind)) is not None:
         if kind in within or not parts:
             return JsonText()
         return Nested(tuple((name, column_type(part, (*within, kind))) for name, part in parts))
@@ -202,7 +202,7 @@ _SIMPLE: dict[Any, ColumnType] = {
 }
 
 
-def _fields(kind: Any) -> list[tuple[str, Any]] | None:
+def field_hints(kind: Any) -> list[tuple[str, Any]] | None:
     """Names and types of the fields of a Struct, dataclass or NamedTuple; None for any other type."""
     kind = typing.get_origin(kind) or kind
     if not isinstance(kind, type):
@@ -219,7 +219,7 @@ def _fields(kind: Any) -> list[tuple[str, Any]] | None:
     return [(name, hints.get(name, Any)) for name in names]
 
 
-def _strip(kind: Any) -> Any:
+def strip(kind: Any) -> Any:
     """A type without `Annotated`, `Optional`, `NewType` and msgspec's `UNSET`."""
     while True:
         if typing.get_origin(kind) is Annotated:
@@ -235,8 +235,8 @@ def _strip(kind: Any) -> Any:
             return kind
 
 
-def _mentions(kind: Any, part: type) -> bool:
-    return kind is part or any(_mentions(a, part) for a in typing.get_args(kind))
+def mentions(kind: Any, part: type) -> bool:
+    return kind is part or any(mentions(a, part) for a in typing.get_args(kind))
 
 
 def _get_if_set(name: str) -> Get:

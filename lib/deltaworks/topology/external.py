@@ -15,6 +15,8 @@ from deltaworks.topology.sinks import SinkTask, SinkWriter
 
 DATE = "{date}"
 """Where the date is in the name of an index."""
+OnPublish = Literal["correct", "stale"]
+"""What becomes of a sink when a replay is published; see `topology/published_sinks.py`."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class SearchIndex(_External):
     """Of a request."""
     patience_s: float
     """How long a batch is tried again while the servers do not take it."""
+    on_publish: OnPublish | None = None
+    """None: correct, if that is possible."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +79,8 @@ class JdbcTable(_External):
     timestamp_column: str | None
     rows: DeltaSink
     """What its columns derive from; no such node is in the topology."""
+    on_publish: OnPublish | None = None
+    """None: correct, if that is possible."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,3 +95,7 @@ class FileFolder(_External):
     """How an object store is reached; empty: as `[s3]` of the project says."""
     rows: DeltaSink
     """What its columns derive from; no such node is in the topology."""
+
+
+EXTERNAL = (SearchIndex, JdbcTable, FileFolder)
+"""All kinds of them."""

@@ -74,7 +74,8 @@ def keep(
     tables = {} if earlier is None else dict(earlier.tables)
     for table in request.tables:
         if table in changes:
-            tables[table] = _compare(committer, committer.tables[table], changes, request, scope, folder)
+            target = corrections.rows_of(folder, table)
+            tables[table] = compare(committer, table, changes, scope, target, same_batches=request.same_batches)
     files.sync([corrections.rows_of(folder, table) for table, told in tables.items() if told.rows])
     corrections.save(
         folder,
@@ -144,28 +145,39 @@ def _conversion(kind: pa.DataType) -> Callable[[Any], Any] | None:
     return None
 
 
-def _compare(
+def compare(
     committer: TableCommitter,
-    table: OpenTable,
+    name: str,
     changes: Mapping[str, Replacement],
-    request: CorrectionsRequest,
     scope: Scope,
-    folder: Path,
+    target: Path,
+    *,
+    same_batches: bool,
 ) -> TableCorrections:
-    schema, source, change = table.schema, table, changes[table.schema.name]
+    """Writes the rows that a table loses and gets to a file; see `read` for what is in it.
+
+    Args:
+        committer: of the tables, which do not show it yet.
+        name: the table.
+        changes: what will be committed.
+        scope: of the replay.
+        target: the file; not durable yet.
+        same_batches: the replay has run the recorded batches.
+    """
+    table = committer.tables[name]
+    schema, source, change = table.schema, table, changes[name]
     if schema.role is Role.SNAPSHOT:
-        source = committer.tables[changelog_name(schema.name)]
+        source = committer.tables[changelog_name(name)]
         change = changes.get(source.schema.name, Replacement())
         now = set(source.log.files)
         removed = now
         added = now.difference(file.path for file in change.removed).union(file.path for file in change.added)
     else:
         removed, added = {file.path for file in change.removed}, {file.path for file in change.added}
-    files.make_folder(folder)
+    files.make_folder(target.parent)
     with engine(MEMORY_MB) as duck:
-        differences = Differences(duck, schema, source.schema, scope, same_batches=request.same_batches)
+        differences = Differences(duck, schema, source.schema, scope, same_batches=same_batches)
         columns = [str(cell.column) for cell in differences.cells]
-        target = corrections.rows_of(folder, schema.name)
         with files.written_here(target) as written:
             rows = differences.write(_slices(source, change, removed, added), written)
     return TableCorrections(

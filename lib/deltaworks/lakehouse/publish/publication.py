@@ -36,7 +36,7 @@ from deltaworks.files import replace_file
 from deltaworks.lakehouse import layout, parquet, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
 from deltaworks.lakehouse.log import Commit, FileEntry
-from deltaworks.lakehouse.publish import corrections
+from deltaworks.lakehouse.publish import corrections, sink_changes
 from deltaworks.lakehouse.publish.change import carry_out, renamed
 from deltaworks.lakehouse.publish.corrections import CorrectionsRequest
 from deltaworks.lakehouse.publish.replacement import (
@@ -49,6 +49,7 @@ from deltaworks.lakehouse.publish.replacement import (
     rewritten_snapshot,
 )
 from deltaworks.lakehouse.publish.scope import Scope
+from deltaworks.lakehouse.publish.sink_changes import SinksRequest
 from deltaworks.lakehouse.schema import Role, changelog_name
 from deltaworks.lakehouse.writes import NewFile
 from deltaworks.names import RUN
@@ -82,6 +83,8 @@ class PublicationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Who approved it; None: nobody is recorded."""
     corrections: CorrectionsRequest | None = None
     """Who is told of the rows that change; None: nobody."""
+    sinks: SinksRequest | None = None
+    """The sinks of the pipeline for other systems; None: it has none."""
 
     @property
     def scope(self) -> Scope:
@@ -169,7 +172,7 @@ def publish(
     if record is not None and record.round < number:
         record = None
     if record is not None:
-        request = msgspec.structs.replace(request, corrections=record.request.corrections)
+        request = _with_reach(request, record.request)
     committed = {
         table.schema.name for table in tables if _version(committer, table, layout.PUBLICATION, request) >= number
     }
@@ -187,6 +190,8 @@ def publish(
             return record
         if request.corrections is not None:
             _keep_corrections(committer, publications, request, "publish", number, {n: m[0] for n, m in made.items()})
+        if request.sinks is not None:
+            _keep_sinks(committer, publications, request, "publish", number, {n: m[0] for n, m in made.items()}, mine)
         written = PublicationRecord(
             request=request, state="publishing", round=number, tables=told, begun_ms=begun_ms, files=mine
         )
@@ -201,6 +206,7 @@ def publish(
         if record.state == "published":
             return record
         corrections.release(publications, request.run_id, "publish", number)
+        sink_changes.release(publications, request.run_id, "publish", number)
         done = {name: _committed(committer, record, name, layout.PUBLICATION) for name in record.tables}
         record = msgspec.structs.replace(record, state="published", tables=done, published_ms=wall_ms())
         record.save(publications)
@@ -234,12 +240,15 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
 
     made = {table.schema.name: _undo(committer, table, found) for table in pending}
     is_told = corrections.is_released(publications, run_id, "publish", found.round)
+    is_in_sinks = sink_changes.is_released(publications, run_id, "publish", found.round)
 
     def write_down() -> PublicationRecord:
         if found.state == "rolled back":
             return found
         if is_told:
             _keep_corrections(committer, publications, request, "rollback", found.round, made)
+        if is_in_sinks:
+            _keep_sinks(committer, publications, request, "rollback", found.round, made, found.files)
         written = msgspec.structs.replace(found, state="rolling back")
         written.save(publications)
         return written
@@ -252,6 +261,7 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
         if record.state == "rolled back":
             return record
         corrections.release(publications, run_id, "rollback", record.round)
+        sink_changes.release(publications, run_id, "rollback", record.round)
         done = {name: _committed(committer, record, name, layout.ROLLBACK) for name in record.tables}
         record = msgspec.structs.replace(record, state="rolled back", tables=done, rolled_back_ms=wall_ms())
         record.save(publications)
@@ -262,6 +272,8 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
         table.kept.forget(record.files[table.schema.name].kept)
     if not is_told:
         corrections.drop(publications, run_id, "publish", record.round)
+    if not is_in_sinks:
+        sink_changes.drop(publications, run_id, "publish", record.round)
     return record.summary()
 
 
@@ -312,12 +324,17 @@ def _round(
     if record.state == "rolled back":
         return record.round + 1
     asked = msgspec.structs.replace(request, approved_by=record.request.approved_by)
-    if msgspec.structs.replace(asked, corrections=record.request.corrections) != record.request:
+    if _with_reach(asked, record.request) != record.request:
         raise TableError(
             f"Run {run} was published with another request, or is being published.",
             hint=f"publish with the same request, or deltaworks rollback {run} first",
         )
     return record.round
+
+
+def _with_reach(request: PublicationRequest, earlier: PublicationRequest) -> PublicationRequest:
+    """A request that tells the same consumers and sinks as an earlier one of the run."""
+    return msgspec.structs.replace(request, corrections=earlier.corrections, sinks=earlier.sinks)
 
 
 def _check(
@@ -381,6 +398,21 @@ def _keep_corrections(
     assert request.corrections is not None
     name = request.run_id, action, number
     corrected_rows.keep(committer, publications, request.corrections, request.scope, name, changes)
+
+
+def _keep_sinks(
+    committer: TableCommitter,
+    publications: Path,
+    request: PublicationRequest,
+    action: corrections.Action,
+    number: int,
+    changes: Mapping[str, Replacement],
+    tables: Iterable[str],
+) -> None:
+    """Writes down what sinks for other systems will lose and get, before the tables show it."""
+    assert request.sinks is not None
+    name = request.run_id, action, number
+    sink_changes.keep(committer, publications, request.sinks, request.scope, name, changes, tables)
 
 
 def _told(made: tuple[Replacement, Files, int]) -> TablePublication:
