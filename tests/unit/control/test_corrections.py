@@ -20,8 +20,9 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.erase import erasing
 from deltaworks.errors import ConfigurationError, ConflictError, IntentError, KafkaTopicError, KafkaWriteError
 from deltaworks.kafka.control_topic import markers_place, markers_topic
-from deltaworks.lakehouse.publish import corrections
+from deltaworks.lakehouse.publish import corrections, sink_changes
 from deltaworks.lakehouse.publish.corrections import Action, KeptCorrections, TableCorrections
+from deltaworks.lakehouse.publish.sink_changes import KeptSinks, TableRows
 from deltaworks.settings import Settings
 from tests.hosts.memory_kafka import MemoryKafka, MemorySink
 
@@ -244,6 +245,27 @@ def test_rows_that_wait_forbid_an_erasure(home: Home) -> None:
         erasing._require_quiet(home.settings, paths, "shop")
 
     home.send()
+    erasing._require_quiet(home.settings, paths, "shop")
+
+
+def test_sinks_that_wait_forbid_an_erasure(home: Home) -> None:
+    paths = PipelinePaths.of(home.settings, "shop")
+    told = TableRows(rows=1, columns=("key",), identity=("key",), as_of_batch=3)
+    waiting = KeptSinks(
+        run_id="run-1",
+        action="publish",
+        round=1,
+        tables={"counts": told},
+        corrected={"search-counts": "counts"},
+        stale={},
+        made_ms=1,
+        released_ms=2,
+    )
+    sink_changes.save(sink_changes.folder_of(home.publications, "run-1", "publish", 1), waiting)
+    with pytest.raises(ConflictError, match="Corrections of run-1 wait for the sinks search-counts, and hold rows"):
+        erasing._require_quiet(home.settings, paths, "shop")
+
+    sink_changes.note_done(home.publications, waiting, "search-counts")
     erasing._require_quiet(home.settings, paths, "shop")
 
 

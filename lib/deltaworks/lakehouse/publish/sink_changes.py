@@ -163,6 +163,7 @@ def keep(
             corrected=corrected,
             stale=stale,
             fresh=fresh,
+            per_transaction=TRANSACTION_ROWS,
             made_ms=wall_ms(),
         ),
     )
