@@ -9,14 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import urllib3
 
 from deltaworks import Pipeline, SinkBatch, SinkRecord, SinkTask, StreamsBuilder
 from deltaworks.errors import IntentError, SinkError
 from deltaworks.pytest_plugin.live import own_settings
+from deltaworks.sinks.row_changes import RowChanges
+from deltaworks.sinks.search_corrections import SearchCorrections
 from deltaworks.stack.lifecycle import down, up
+from deltaworks.topology.external import SearchIndex
 from deltaworks.topology.nodes import CustomSink
+from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.support import live_stack
 
 pytestmark = pytest.mark.slow  # tests/unit/sinks has them on a server of the tests, make check-connect on the real one
@@ -86,6 +91,43 @@ def test_documents_are_exact_in_a_real_server(server: Server) -> None:
     with pytest.raises(IntentError, match="of generation 2; this stream is generation 1"):
         write(server, 1, 7, ("a", {"n": 1}))
     assert server.documents() == {"a": {"n": 9}, "c": {"n": 3}}
+
+
+def test_corrections_come_between_what_a_stream_has_written_and_what_it_writes(server: Server) -> None:
+    table = DeltaSink(name="n", table="t", kind=TableKind.CHANGELOG, key=str, value=int)
+    write(server, 1, 7, ("a", {"value": 1}), ("b", {"value": 1}), ("gone", {"value": 1}), index="corrected")
+    write(server, 1, 9, ("later", {"value": 9}), index="corrected")
+    write(server, 2, 8, ("other start", {"value": 8}), index="corrected")
+
+    def correct(generation: int, now: dict[str, int], gone: tuple[str, ...] = ()) -> list[str]:
+        def rows(cells: dict[str, int]) -> pa.Table:
+            times = pa.array([0] * len(cells), pa.timestamp("us", tz="UTC"))
+            keys, values = pa.array(list(cells), pa.string()), pa.array(list(cells.values()), pa.int64())
+            return pa.table({"key": keys, "value": values, "timestamp": times})
+
+        def topology(builder: StreamsBuilder) -> None:
+            builder.stream("in", key=str, value=int).to_search("corrected", url=server.url)
+
+        (node,) = [node for node in Pipeline(name="p", topology=topology).plan().nodes if isinstance(node, CustomSink)]
+        assert isinstance(node.sink, SearchIndex)
+        task = SinkTask(pipeline="p", sink="s", task=0, checkpoint="", generation=generation)
+        corrections = SearchCorrections(node.sink, table, task)
+        try:
+            return corrections.correct(8, RowChanges(rows(now), rows(dict.fromkeys(gone, 0))))
+        finally:
+            corrections.close()
+
+    now = {"a": 10, "new": 10, "later": 10, "other start": 10}
+    for _ in range(2):  # the first one was killed
+        assert correct(1, now, ("gone", "never there")) == []
+    expected = {"a": {"value": 10}, "b": {"value": 1}, "new": {"value": 10}}
+    assert server.documents("corrected") == expected | {"later": {"value": 9}, "other start": {"value": 8}}
+
+    write(server, 1, 9, ("a", {"value": 2}), index="corrected")
+    assert correct(1, now) == []
+    assert server.documents("corrected")["a"] == {"value": 2}
+    assert correct(2, {"a": 10}) == []
+    assert server.documents("corrected")["a"] == {"value": 10}, "of a newer start"
 
 
 def test_what_a_real_server_refuses_is_recognised(server: Server) -> None:
