@@ -182,20 +182,25 @@ def test_documents_follow_a_publication_and_its_rollback(beside: Beside, server:
 
 
 POINTS = [
-    ("before_record", 1),
     ("after_record", 1),
-    ("after_commit:totals", 1),
     ("after_commits", 1),
+    ("sinks.before_transaction", 2),
+    ("sinks.after_transaction", 1),
+    ("sinks.before_note", 1),
+]
+MORE = [
+    ("before_record", 1),
+    ("after_commit:totals", 1),
     ("sinks.marked", 1),
     ("sinks.before_transaction", 1),
-    ("sinks.after_transaction", 1),
-    ("sinks.after_transaction", 2),
-    ("sinks.before_note", 1),
+    ("sinks.after_transaction", 3),
     ("sinks.before_note", 2),
 ]
 
 
-@pytest.mark.parametrize(("point", "times"), POINTS)
+@pytest.mark.parametrize(
+    ("point", "times"), [*POINTS, *(pytest.param(*point, marks=pytest.mark.slow) for point in MORE)]
+)
 def test_killed_anywhere_the_end_is_the_same(
     beside: Beside, server: FakeSearch, monkeypatch: pytest.MonkeyPatch, point: str, times: int
 ) -> None:
@@ -256,6 +261,7 @@ def test_what_the_stream_sends_meanwhile_stays(beside: Beside, server: FakeSearc
     }
     assert set(sent) <= {"w0", "w1", "w2"}, "the words that have come, as the code of before counts them"
 
+    server.versions.clear()  # an index forgets those of deleted documents: later batches are left out all the same
     done = sink_corrections.correct(beside.settings, "words")
 
     assert {each.sink for each in done} == {"search-totals", "search-hours-{date}"}

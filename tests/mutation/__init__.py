@@ -27,6 +27,7 @@ from tests.mutation.safeguards import (
     queries,
     recreated_topics,
     rescaling,
+    sinks,
     stores,
     tables,
 )
@@ -48,6 +49,7 @@ _PARTS = (
     driver,
     operators,
     connectors,
+    sinks,
 )
 MUTATIONS: dict[str, Mutation] = {name: mutation for part in _PARTS for name, mutation in part.MUTATIONS.items()}
 
