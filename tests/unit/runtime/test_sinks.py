@@ -206,13 +206,14 @@ def test_what_opens_nothing_is_refused_where_it_is_written(given: Any) -> None:
         Pipeline(name="p", topology=build).plan()
 
 
-def test_a_publication_says_which_sinks_it_leaves_as_they_were() -> None:
+def test_a_publication_says_which_of_the_authors_own_sinks_it_leaves_as_they_were() -> None:
     def topology_of(count: int) -> Callable[[StreamsBuilder], None]:
         def build(builder: StreamsBuilder) -> None:
             stream = builder.stream("in", key=str, value=str)
             stream.sink(Recorder(), name="in replays, too", in_replay=True)
+            stream.to_search("index", url="http://h:9200")
             for number in range(count):
-                stream.to_search(f"index-{number}", url="http://h:9200")
+                stream.sink(Recorder(), name=f"own-{number}")
 
         return build
 
@@ -220,8 +221,8 @@ def test_a_publication_says_which_sinks_it_leaves_as_they_were() -> None:
 
     assert told == [
         "",
-        "; sink 'search-index-0' keeps what was there before (docs/sinks.md#replays)",
-        "; sinks 'search-index-0', 'search-index-1' keep what was there before (docs/sinks.md#replays)",
+        "; sink 'own-0' keeps what was there before (docs/sinks.md#tests-and-replays)",
+        "; sinks 'own-0', 'own-1' keep what was there before (docs/sinks.md#tests-and-replays)",
     ]
 
 
