@@ -126,7 +126,7 @@ def _clone_own(run: ReplayRun, target: Path, behind: list[BatchJob]) -> None:
     committer.open(fence.read(PipelinePaths.of(run.settings, name).fence) + 1)
     try:
         committer.settled(cut.batch_id)
-        request = msgspec.structs.replace(run.publication_request(), corrections=None)
+        request = msgspec.structs.replace(run.publication_request(), corrections=None, sinks=None)
         publication.publish(committer, run.paths.tables, request, target / "publications")
         committer.publish_cut()
     finally:

@@ -6,8 +6,8 @@ carries it out, in the order in which the tables have shown it; what one process
 
 The stream goes on meanwhile. What it has updated since the publication is right already, so keys of later batches are
 left out; and what it updates while a sink is corrected wins there: by its version in an index, by locks in a database
-(`deltaworks.sinks`). A batch that may run again after a crash would bring back old rows, so nothing is done before the
-last batch that the rows know is settled.
+(`deltaworks.sinks`). A batch that may run again after a crash would bring back old documents, so nothing is done in an
+index before the last batch that the rows know is settled.
 
 What the other system refuses for good does not hold up the rest: the sink is marked (`stale_sinks`).
 """
@@ -233,9 +233,9 @@ class _Correcting:
         plan = stored_plan(self._paths.current.plan)
         if plan is None:
             raise ConfigurationError(f"{self._paths.current.plan} is gone.", hint="bring it back from a copy")
-        self._wait_until_settled(plan)
         match self._sink.sink:
             case SearchIndex() as index:
+                self._wait_until_settled(plan)  # a database knows which batches it has
                 return self._documents(index)
             case JdbcTable() as table:
                 return self._rows(table, plan)

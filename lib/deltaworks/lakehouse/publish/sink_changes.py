@@ -147,7 +147,10 @@ def keep(
             found = corrected_rows.compare(committer, table, changes, scope, target, same_batches=request.same_batches)
             as_of = committer.committed_batch(_source(committer, table))
             tables[table] = TableRows(**msgspec.structs.asdict(found), as_of_batch=-1 if as_of is None else as_of)
-    files.sync([corrections.rows_of(folder, table) for table, told in tables.items() if told.rows])
+    of_corrected = set(corrected.values())
+    files.sync([corrections.rows_of(folder, table) for table in of_corrected if tables[table].rows])
+    for table in tables.keys() - of_corrected:
+        corrections.rows_of(folder, table).unlink(missing_ok=True)  # only their number matters
     stale = {sink: other.why for sink, other in others.items() if other.table is None or tables[other.table].rows}
     fresh: tuple[str, ...] = ()
     if action == "rollback":
