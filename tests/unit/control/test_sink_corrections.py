@@ -1,0 +1,90 @@
+"""What is asked of a publication for sinks, and which of them are marked. `tests/hosts` corrects them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltaworks import Pipeline, StreamsBuilder, TimeWindows
+from deltaworks.control import sink_corrections
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.sink_corrections import CorrectedSink
+from deltaworks.errors import ConfigurationError, ConflictError
+from deltaworks.lakehouse.publish import publication, stale_sinks
+from deltaworks.lakehouse.publish.sink_changes import OtherSink, SinksRequest
+from deltaworks.settings import Settings
+
+SEARCH: dict[str, Any] = {"url": "http://search.example.com:9200"}
+
+
+def topology(builder: StreamsBuilder) -> None:
+    words = builder.stream("words", key=str, value=str)
+    words.to_delta("words")
+    words.to_files("/data", name="files")
+    counts = words.group_by_key().windowed_by(TimeWindows(size=timedelta(hours=1), grace=timedelta(0))).count(store="c")
+    counts.to_delta("counts")
+    counts.to_search("counts", **SEARCH)
+    counts.to_search("other", on_publish="stale", **SEARCH)
+
+
+PIPELINE = Pipeline(name="shop", topology=topology)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return replace(Settings.from_environment({}), home=tmp_path)
+
+
+def test_a_publication_is_asked_for_the_sinks_of_the_topology() -> None:
+    assert sink_corrections.request_of(PIPELINE, same_batches=False) == SinksRequest(
+        corrected={"search-counts": "counts"},
+        stale={
+            "files": OtherSink(table="words", why="files are never changed"),
+            "search-other": OtherSink(table="counts", why="its author says on_publish='stale'"),
+        },
+        same_batches=False,
+    )
+
+
+def test_without_such_sinks_nothing_is_asked() -> None:
+    plain = Pipeline(name="p", topology=lambda builder: builder.stream("in", key=str, value=int).to_delta("t"))
+    assert sink_corrections.request_of(plain, same_batches=True) is None
+
+
+def test_a_hand_over_marks_all_sinks_and_the_report_names_them(settings: Settings) -> None:
+    for action in ("hand-over", "hand-over", "undone hand-over"):
+        assert sink_corrections.mark_all(settings, PIPELINE, "run-1", action) == [
+            "files",
+            "search-counts",
+            "search-other",
+        ]
+
+    marks = sink_corrections.stale(settings, "shop")
+    assert {(each.sink, each.action) for each in marks} == {
+        (sink, "undone hand-over") for sink in ("files", "search-counts", "search-other")
+    }
+    done = [CorrectedSink(name="run-0/publish-1", sink="search-counts", rows=1_200, refused=0)]
+    assert sink_corrections.told(settings, "shop", done) == (
+        ", 1,200 rows corrected in sink 'search-counts'"
+        "; stale: 'files', 'search-counts', 'search-other' (deltaworks sinks shop)"
+    )
+    assert sink_corrections.clear(settings, "shop", "files") == 1
+    assert "'files'" not in sink_corrections.told(settings, "shop", [])
+
+
+def test_marks_are_not_taken_away_in_the_middle_of_a_publication(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publications = PipelinePaths.of(settings, "shop").publications
+    stale_sinks.mark(publications, "files", "run-1", "publish", "of the test")
+    with monkeypatch.context() as begun, pytest.raises(ConflictError, match="A publication was interrupted: run-2"):
+        begun.setattr(publication, "unfinished", lambda folder: ["run-2"])
+        sink_corrections.clear(settings, "shop", "files")
+
+    with pytest.raises(ConfigurationError, match="Sink 'flies' of 'shop' is not stale") as raised:
+        sink_corrections.clear(settings, "shop", "flies")
+    assert raised.value.hint == "stale sinks: files"
