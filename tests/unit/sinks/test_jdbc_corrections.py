@@ -28,7 +28,8 @@ from deltaworks.topology.published_sinks import at_publish
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
     """SQLite in the place of PostgreSQL, whose types and waiting it does not know."""
-    engine = sa.create_engine(f"sqlite:///{tmp_path}/shop.db", poolclass=sa.pool.NullPool)
+    place, options = f"sqlite:///{tmp_path}/shop.db", {"timeout": 0.05}
+    engine = sa.create_engine(place, poolclass=sa.pool.NullPool, connect_args=options)
     sa.event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     monkeypatch.setattr(jdbc, "engine", lambda sink: engine)
@@ -127,7 +128,6 @@ def test_what_is_changed_is_asked_when_nobody_else_writes(database: sa.Engine) -
 
     def parts() -> list[RowChanges]:
         with database.connect() as other, pytest.raises(sa.exc.OperationalError, match="locked"):
-            other.exec_driver_sql("PRAGMA busy_timeout = 10")
             other.exec_driver_sql("UPDATE totals SET value = 0")
         asked.append("parts")
         return changed({"a": 10})()
