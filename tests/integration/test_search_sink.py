@@ -95,6 +95,7 @@ def test_documents_are_exact_in_a_real_server(server: Server) -> None:
 
 def test_corrections_come_between_what_a_stream_has_written_and_what_it_writes(server: Server) -> None:
     table = DeltaSink(name="n", table="t", kind=TableKind.CHANGELOG, key=str, value=int)
+    server.ask("PUT", "/corrected", {"mappings": {}})
     write(server, 1, 7, ("a", {"value": 1}), ("b", {"value": 1}), ("gone", {"value": 1}), index="corrected")
     write(server, 1, 9, ("later", {"value": 9}), index="corrected")
     write(server, 2, 8, ("other start", {"value": 8}), index="corrected")
