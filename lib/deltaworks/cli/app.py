@@ -29,6 +29,7 @@ from deltaworks.cli import (
     settings,
     stack,
     tables,
+    ui,
 )
 from deltaworks.cli.console import err, out, print_error
 from deltaworks.errors import DeltaworksError
@@ -81,6 +82,7 @@ _GROUPS = (
     query,
     incidents,
     metrics,
+    ui,
     dev,
     dead_letters,
     recovery,

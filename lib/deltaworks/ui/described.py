@@ -1,0 +1,156 @@
+"""What the code of a pipeline says of it: graph, stores, tables.
+
+Code of a project, its connectors too, runs in a process of its own, `python -m deltaworks.ui.described [NAME]`:
+whatever it does, the server goes on. Of a pipeline it is the code that the stream runs from, if that is archived here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from typing import TypeVar
+
+import msgspec
+
+from deltaworks import extras
+from deltaworks.control import heartbeat, jobs, retention
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.errors import ConfigurationError, DeltaworksError
+from deltaworks.settings import Settings
+from deltaworks.ui.documents import Connectors, Described, StoreDescribed
+from deltaworks.ui.graph import drawn
+
+S = TypeVar("S", bound=msgspec.Struct)
+_SECONDS = 60.0
+
+
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """Why nothing can be said."""
+
+    error: str
+    hint: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """The code of a pipeline, to know it again."""
+
+    digest: str | None
+    """Of the archive; None: the files of the project."""
+    changed_ns: int
+    """Of these files, the latest."""
+
+
+class Pipelines:
+    """Describes pipelines, each once per version of its code."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: dict[str, tuple[Code, Described]] = {}
+
+    def described(self, name: str) -> Described:
+        """What the code says; takes seconds the first time.
+
+        Raises:
+            ConfigurationError: there is no such pipeline, or its code fails.
+        """
+        settings, code = self._source(name)
+        known = self._known.get(name)
+        if known is None or known[0] != code:
+            known = self._known[name] = code, _asked(settings, Described, name)
+        return known[1]
+
+    def _source(self, name: str) -> tuple[Settings, Code]:
+        settings, paths = self._settings, PipelinePaths.of(self._settings, name)
+        beat = heartbeat.read(paths.heartbeat)
+        digest = None if beat is None else retention.code_of(paths, beat.generation)
+        if digest is not None and (settings.archives / digest / "jobs" / f"{name}.py").is_file():
+            return dataclasses.replace(settings, code=settings.archives / digest), Code(digest, 0)
+        changed = max((file.stat().st_mtime_ns for file in settings.jobs.rglob("*.py")), default=0)
+        return settings, Code(None, changed)
+
+
+def connectors(settings: Settings) -> Connectors:
+    """The connectors of the project, as `deltaworks status` has them; none if it has no files of any."""
+    if not (settings.jobs / "connectors").is_dir():
+        return Connectors(connectors=[], problem=None)
+    try:
+        return _asked(settings, Connectors)
+    except ConfigurationError as error:
+        return Connectors(connectors=[], problem=error.message)
+
+
+def _asked(settings: Settings, kind: type[S], *names: str) -> S:
+    """The answer of a process that loads code of the project."""
+    command = [sys.executable, "-m", "deltaworks.ui.described", *names]
+    environment = settings.process_environment() | {"PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    what = f"jobs/{names[0]}.py" if names else "The code of the connectors"
+    try:
+        run = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ConfigurationError(f"{what} was not imported within {_SECONDS:g} s.") from error
+    last = run.stdout.rpartition(b"\0")[2]
+    try:
+        if run.returncode == 0:
+            return msgspec.json.decode(last, type=kind)
+        wrong = msgspec.json.decode(last, type=Unreadable)
+    except msgspec.DecodeError as error:
+        raise ConfigurationError(
+            f"{what} cannot be described.", hint="`deltaworks topology` and `deltaworks connect plan` say more"
+        ) from error
+    raise ConfigurationError(wrong.error, hint=wrong.hint)
+
+
+def describe(settings: Settings, name: str) -> Described:
+    """What the code of a pipeline says; it runs here.
+
+    Raises:
+        DeltaworksError: there is no such pipeline, or its code fails.
+    """
+    pipeline = jobs.load(settings, name)
+    plan = pipeline.plan()
+    stages = (*plan.stages, *plan.global_stages)
+    return Described(
+        graph=drawn(plan),
+        stores=tuple(
+            StoreDescribed(name=store.name, kind=store.kind, stage=stage.number, retention_ms=store.retention_ms)
+            for stage in stages
+            for store in stage.stores
+        ),
+        tables=tuple(dict.fromkeys(node.table for stage in stages for node in stage.tables)),
+        dead_letters=pipeline.dead_letters.table,
+    )
+
+
+def _connectors(settings: Settings) -> Connectors:
+    try:
+        from deltaworks.connectors.overview import overview
+    except ModuleNotFoundError as error:
+        if extras.missing(error) is None:
+            raise
+        return Connectors(connectors=[], problem=None)  # somebody runs streams beside, without the extra for these
+    return Connectors.of(overview(settings))
+
+
+def main(*names: str) -> int:
+    """Writes the answer, behind a zero byte: what the code prints comes before it.
+
+    Args:
+        names: the pipeline; none: connectors.
+    """
+    settings, out = Settings.from_environment(), sys.stdout.buffer
+    answer: Described | Connectors | Unreadable
+    try:
+        answer = describe(settings, names[0]) if names else _connectors(settings)
+    except DeltaworksError as error:
+        answer = Unreadable(error=error.message, hint=error.hint)
+    out.write(b"\0" + msgspec.json.encode(answer))
+    out.flush()
+    return int(isinstance(answer, Unreadable))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
