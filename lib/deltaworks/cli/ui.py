@@ -1,4 +1,4 @@
-"""The commands `ui serve` and `ui token`: the page of the streams."""
+"""The commands `ui` and `ui token`: the page of the streams."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from deltaworks.settings import Settings
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    group = typer.Typer(help="The page of the streams, in a browser.", no_args_is_help=True)
-    group.command()(serve)
+    group = typer.Typer(invoke_without_command=True)
+    group.callback()(serve)
     group.command()(token)
     app.add_typer(group, name="ui", rich_help_panel="Pipelines")
 
 
 def serve(
+    context: typer.Context,
     host: Annotated[str, typer.Option(help="Address; others than this machine need --access and TLS.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0: any free one.", min=0, max=65_535)] = 19300,
     access: Annotated[
@@ -36,6 +37,8 @@ def serve(
     Prints the address. Without --access, it has a token, with which the page also shows why streams fail; without it
     anybody on this machine sees states and numbers.
     """
+    if context.invoked_subcommand is not None:
+        return
     from deltaworks.ui.serving import Options
     from deltaworks.ui.serving import serve as run
 

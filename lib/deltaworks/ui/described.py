@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+import threading
 from typing import TypeVar
 
 import msgspec
@@ -18,18 +19,12 @@ from deltaworks.control import heartbeat, jobs, retention
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, DeltaworksError
 from deltaworks.settings import Settings
-from deltaworks.ui.documents import Connectors, Described, StoreDescribed
 from deltaworks.ui.graph import drawn
+from deltaworks.ui.told import Connectors, Described, StoreDescribed, Unreadable
 
 S = TypeVar("S", bound=msgspec.Struct)
 _SECONDS = 60.0
-
-
-class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """Why nothing can be said."""
-
-    error: str
-    hint: str | None = None
+_FRAME = b"\0\0deltaworks\0\0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +42,8 @@ class Pipelines:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._known: dict[str, tuple[Code, Described]] = {}
+        self._known: dict[str, tuple[Code, Described | Unreadable]] = {}
+        self._locks: dict[str, threading.Lock] = {}
 
     def described(self, name: str) -> Described:
         """What the code says; takes seconds the first time.
@@ -56,10 +52,14 @@ class Pipelines:
             ConfigurationError: there is no such pipeline, or its code fails.
         """
         settings, code = self._source(name)
-        known = self._known.get(name)
-        if known is None or known[0] != code:
-            known = self._known[name] = code, _asked(settings, Described, name)
-        return known[1]
+        with self._locks.setdefault(name, threading.Lock()):
+            known = self._known.get(name)
+            if known is None or known[0] != code:
+                known = self._known[name] = code, _asked(settings, Described, name)
+        answer = known[1]
+        if isinstance(answer, Unreadable):
+            raise ConfigurationError(answer.error, hint=answer.hint)
+        return answer
 
     def _source(self, name: str) -> tuple[Settings, Code]:
         settings, paths = self._settings, PipelinePaths.of(self._settings, name)
@@ -76,13 +76,18 @@ def connectors(settings: Settings) -> Connectors:
     if not (settings.jobs / "connectors").is_dir():
         return Connectors(connectors=[], problem=None)
     try:
-        return _asked(settings, Connectors)
+        answer = _asked(settings, Connectors)
     except ConfigurationError as error:
         return Connectors(connectors=[], problem=error.message)
+    return Connectors(connectors=[], problem=answer.error) if isinstance(answer, Unreadable) else answer
 
 
-def _asked(settings: Settings, kind: type[S], *names: str) -> S:
-    """The answer of a process that loads code of the project."""
+def _asked(settings: Settings, kind: type[S], *names: str) -> S | Unreadable:
+    """The answer of a process that loads code of the project.
+
+    Raises:
+        ConfigurationError: it gives none.
+    """
     command = [sys.executable, "-m", "deltaworks.ui.described", *names]
     environment = settings.process_environment() | {"PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     what = f"jobs/{names[0]}.py" if names else "The code of the connectors"
@@ -92,16 +97,16 @@ def _asked(settings: Settings, kind: type[S], *names: str) -> S:
         )
     except subprocess.TimeoutExpired as error:
         raise ConfigurationError(f"{what} was not imported within {_SECONDS:g} s.") from error
-    last = run.stdout.rpartition(b"\0")[2]
+    _, _, framed = run.stdout.partition(_FRAME)
+    last = framed.partition(_FRAME)[0]
     try:
-        if run.returncode == 0:
-            return msgspec.json.decode(last, type=kind)
-        wrong = msgspec.json.decode(last, type=Unreadable)
+        if run.returncode != 0:
+            return msgspec.json.decode(last, type=Unreadable)
+        return msgspec.json.decode(last, type=kind)
     except msgspec.DecodeError as error:
         raise ConfigurationError(
             f"{what} cannot be described.", hint="`deltaworks topology` and `deltaworks connect plan` say more"
         ) from error
-    raise ConfigurationError(wrong.error, hint=wrong.hint)
 
 
 def describe(settings: Settings, name: str) -> Described:
@@ -136,7 +141,7 @@ def _connectors(settings: Settings) -> Connectors:
 
 
 def main(*names: str) -> int:
-    """Writes the answer, behind a zero byte: what the code prints comes before it.
+    """Writes the answer, between marks: what the code prints comes before or after it.
 
     Args:
         names: the pipeline; none: connectors.
@@ -147,7 +152,8 @@ def main(*names: str) -> int:
         answer = describe(settings, names[0]) if names else _connectors(settings)
     except DeltaworksError as error:
         answer = Unreadable(error=error.message, hint=error.hint)
-    out.write(b"\0" + msgspec.json.encode(answer))
+    sys.stdout.flush()
+    out.write(_FRAME + msgspec.json.encode(answer) + _FRAME)
     out.flush()
     return int(isinstance(answer, Unreadable))
 

@@ -7,7 +7,6 @@ record.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,9 +22,7 @@ from deltaworks.replay.model import ReplayPlan, ReplayState
 from deltaworks.ui.access import Client
 from deltaworks.ui.graph import Graph
 from deltaworks.ui.history import History
-
-if TYPE_CHECKING:
-    from deltaworks.connectors.overview import Connectors as ConnectorsSeen
+from deltaworks.ui.told import StoreDescribed
 
 _RUNS = ("running", "draining")
 
@@ -177,27 +174,6 @@ class StreamShown(msgspec.Struct, frozen=True, kw_only=True):
     registry_problem: str | None
 
 
-class StoreDescribed(msgspec.Struct, frozen=True, kw_only=True):
-    """A store of a stream."""
-
-    name: str
-    kind: str
-    """Such as `key-value`, `window`, `session`, `versioned`."""
-    stage: int
-    retention_ms: int | None
-
-
-class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """A pipeline, as its code says."""
-
-    graph: Graph
-    stores: tuple[StoreDescribed, ...]
-    tables: tuple[str, ...]
-    """Delta tables that it writes."""
-    dead_letters: str | None
-    """The table of its dead letters."""
-
-
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """The graph of a stream, and the stores that can be asked."""
 
@@ -300,47 +276,6 @@ class ReplayListed(msgspec.Struct, frozen=True, kw_only=True):
             begun=datetime.fromtimestamp(done.begun_ms / 1000, UTC),
             tables=sorted(done.tables),
             reason=done.request.reason if client.operates else None,
-        )
-
-
-class ConnectorListed(msgspec.Struct, frozen=True, kw_only=True):
-    """A connector of Kafka Connect."""
-
-    name: str
-    desired: str | None
-    state: str
-    tasks: int
-    running_tasks: int
-    failed_tasks: int
-    restarts: int
-    dead_letters: int | None
-    reason: str | None
-    """null for viewers."""
-
-
-class Connectors(msgspec.Struct, frozen=True, kw_only=True):
-    """The connectors of the project."""
-
-    connectors: list[ConnectorListed]
-    problem: str | None
-    """Why Kafka Connect says nothing; viewers learn only that."""
-
-    @classmethod
-    def of(cls, seen: ConnectorsSeen) -> Connectors:
-        listed = [
-            ConnectorListed(**{name: getattr(each, name) for name in ConnectorListed.__struct_fields__})
-            for each in seen.connectors
-        ]
-        return cls(connectors=listed, problem=seen.problem)
-
-    def as_seen_by(self, client: Client) -> Connectors:
-        """What a client may see of it."""
-        seen = [each for each in self.connectors if client.may_see(each.name)]
-        if client.operates:
-            return Connectors(connectors=seen, problem=self.problem)
-        return Connectors(
-            connectors=[msgspec.structs.replace(each, reason=None) for each in seen],
-            problem=self.problem and "Kafka Connect does not answer.",
         )
 
 

@@ -129,5 +129,5 @@ def _operator(node: AnyNode, stage: Stage) -> Box:
 
 def _size(box: Box) -> tuple[float, float]:
     longest = max(map(len, (box.title, box.subtitle, *(f"{store}  " for store in box.stores))))
-    width = min(_MOST, max(_LEAST, 24.0 + _LETTER * longest))
-    return width, _HEIGHT + _STORE_HEIGHT * len(box.stores)
+    width = round(min(_MOST, max(_LEAST, 24.0 + _LETTER * longest)))
+    return float(width), _HEIGHT + _STORE_HEIGHT * len(box.stores)

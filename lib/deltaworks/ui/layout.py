@@ -198,7 +198,7 @@ def _heights(
             for name, y in zip(column, _apart(column, wanted, heights), strict=True):
                 ys[name] = y
     least = min(ys.values())
-    return {name: y - least for name, y in ys.items()}
+    return {name: round(y - least, 1) for name, y in ys.items()}
 
 
 def _apart(column: Sequence[str], wanted: Sequence[float], heights: Mapping[str, float]) -> list[float]:

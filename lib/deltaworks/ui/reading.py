@@ -25,7 +25,6 @@ from deltaworks.settings import Settings
 from deltaworks.ui.access import Client
 from deltaworks.ui.described import Pipelines, connectors
 from deltaworks.ui.documents import (
-    Connectors,
     DeadLetterListed,
     DeadLetters,
     DeploymentListed,
@@ -38,6 +37,7 @@ from deltaworks.ui.documents import (
     Topology,
 )
 from deltaworks.ui.history import Watch, history
+from deltaworks.ui.told import Connectors
 
 R = TypeVar("R")
 _LETTERS = 20
