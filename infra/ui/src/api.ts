@@ -75,7 +75,7 @@ async function get<T>(path: string, signal: AbortSignal): Promise<T> {
   const headers: Record<string, string> = token === null ? {} : { Authorization: `Bearer ${token}` };
   let response: Response;
   try {
-    response = await fetch(`/api/${path}`, { headers, signal });
+    response = await fetch(new URL(`api/${path}`, document.baseURI), { headers, signal });
   } catch (error) {
     if (signal.aborted) throw error;
     throw { status: 0, error: "The server of this page does not answer.", hint: "deltaworks ui" } satisfies Trouble;

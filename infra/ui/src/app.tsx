@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Me } from "./api";
 import { useAsked, useToken } from "./api";
+import { framed } from "./links";
 import { List } from "./list";
 import { StreamPage } from "./stream";
 import { useTheme } from "./theme";
@@ -59,10 +60,10 @@ export function App(): JSX.Element {
         main?.focus();
       }}>Skip to the content</a>
       <header class="top">
-        <a href="#/" class="brand"><img src="/assets/icon.svg" alt="" width="22" height="22" />deltaworks</a>
+        <a href="#/" class="brand"><img src="./assets/icon.svg" alt="" width="22" height="22" />deltaworks</a>
         <span class="grow" />
         {me.value !== null && <span class="soft" title="What this token may see">{me.value.role}</span>}
-        {me.value?.airflow != null && <a href={me.value.airflow} target="_blank" rel="noreferrer">Airflow</a>}
+        {me.value?.airflow != null && !framed && <a href={me.value.airflow} target="_blank" rel="noreferrer">Airflow</a>}
         {me.value?.docs != null && <a href={me.value.docs} target="_blank" rel="noreferrer">Docs</a>}
         <button type="button" onClick={toggle} aria-label={theme === "dark" ? "Light colours" : "Dark colours"}>
           {theme === "dark" ? "☀" : "☾"}
@@ -73,7 +74,7 @@ export function App(): JSX.Element {
         : name === null ? <List me={me.value} /> : <StreamPage key={name} name={name} me={me.value} theme={theme} />}
       <footer>
         {me.value !== null && <>deltaworks {me.value.version} · </>}
-        <a href="/assets/licences.txt">licences</a>
+        <a href="./assets/licences.txt">licences</a>
       </footer>
     </>
   );

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Asked, Connectors, Me, Stream, Streams } from "./api";
 import { useAsked } from "./api";
 import { count, duration, rank, rate, time } from "./format";
+import { Outward } from "./links";
 import { Command, Empty, Section, State, Table, When, Wrong } from "./parts";
 
 type Column = { title: string; right?: boolean; by: (stream: Stream) => number | string; down?: boolean };
@@ -95,7 +96,7 @@ function Found({ found, me }: { found: Streams; me: Me | null }): JSX.Element {
           <h2>No stream yet</h2>
           <p>Nobody has deployed or run a stream in this home.</p>
           <Command text="deltaworks deploy NAME" />
-          {me?.airflow != null && <p>or trigger its DAG in <a href={`${me.airflow}/dags`} target="_blank" rel="noreferrer">Airflow</a>.</p>}
+          {me?.airflow != null && <p>or trigger its DAG in <Outward href={`${me.airflow}/dags`}>Airflow</Outward>.</p>}
         </div>
       </>
     );

@@ -5,6 +5,7 @@ import { useAsked } from "./api";
 import { Chart } from "./chart";
 import { bytes, count, duration, NONE, rate, time } from "./format";
 import { Drawing } from "./graph";
+import { Outward } from "./links";
 import { Command, Empty, Section, State, Table, When } from "./parts";
 import type { Theme } from "./theme";
 
@@ -22,9 +23,9 @@ function Actions({ name, me }: { name: string; me: Me | null }): JSX.Element {
   return (
     <nav class="actions" aria-label="Actions">
       {actions.map(([title, dag]) => (
-        <a key={title} class="button" href={`${me.airflow}/dags/${dag}`} target="_blank" rel="noreferrer" title={`Trigger the DAG ${dag} in Airflow`}>
+        <Outward key={title} button href={`${me.airflow}/dags/${dag}`} title={`Trigger the DAG ${dag} in Airflow`}>
           {title}<span aria-hidden="true"> ↗</span>
-        </a>
+        </Outward>
       ))}
       <span class="soft">in Airflow, as its user that you are</span>
     </nav>

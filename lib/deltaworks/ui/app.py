@@ -69,13 +69,26 @@ class Place:
     hosts: tuple[str, ...] = ()
 
 
-def application(reader: Reader, watch: Watch, access: Access, place: Place) -> Starlette:
+Who = Callable[[Request], Awaitable[Client]]
+"""Says who sends a request; raises `UnknownClientError` if nobody may."""
+
+
+def by_token(access: Access) -> Who:
+    """Who has which token."""
+
+    async def who(request: Request) -> Client:
+        return access.client(request.headers.get("authorization"))
+
+    return who
+
+
+def application(reader: Reader, watch: Watch, who: Who, place: Place) -> Starlette:
     """The application.
 
     Args:
         reader: reads the home.
         watch: keeps its heartbeats, while the application runs.
-        access: who may see what.
+        who: says who asks.
         place: where it is.
     """
 
@@ -85,24 +98,21 @@ def application(reader: Reader, watch: Watch, access: Access, place: Place) -> S
         yield
         watch.close()
 
-    def client(request: Request) -> Client:
-        return access.client(request.headers.get("authorization"))
-
     async def me(request: Request) -> Response:
-        who = client(request)
-        return _json(Me(role=who.role, airflow=place.airflow, docs=place.docs, version=version("deltaworks")))
+        client = await who(request)
+        return _json(Me(role=client.role, airflow=place.airflow, docs=place.docs, version=version("deltaworks")))
 
     def of_home(answer: Callable[[Client], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            return _json(await run_in_threadpool(answer, client(request)))
+            return _json(await run_in_threadpool(answer, await who(request)))
 
         return endpoint
 
     def of_stream(answer: Callable[[Reader, str, Client], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            who, name = client(request), request.path_params["name"]
-            require(who, name)
-            return _json(await run_in_threadpool(answer, reader, name, who))
+            client, name = await who(request), request.path_params["name"]
+            require(client, name)
+            return _json(await run_in_threadpool(answer, reader, name, client))
 
         return endpoint
 

@@ -74,14 +74,18 @@ class Watch:
     def __init__(self, settings: Settings, *, every_s: float = EVERY_S) -> None:
         self._settings, self._every_s = settings, every_s
         self._kept: dict[str, deque[Beaten]] = {}
-        self._lock = threading.Lock()  # guards `_kept`
+        self._lock = threading.Lock()  # guards `_kept` and `_begun`
+        self._begun = False
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
 
     def start(self) -> None:
-        """Begins to read."""
-        self.look()
-        self._thread.start()
+        """Begins to read, unless it has begun."""
+        with self._lock:
+            begun, self._begun = self._begun, True
+        if not begun:
+            self.look()
+            self._thread.start()
 
     def close(self) -> None:
         """Ends."""

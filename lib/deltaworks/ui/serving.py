@@ -11,7 +11,7 @@ from deltaworks.query_server import listening
 from deltaworks.settings import Settings
 from deltaworks.ui import access
 from deltaworks.ui.access import Access
-from deltaworks.ui.app import Place, application
+from deltaworks.ui.app import Place, application, by_token
 from deltaworks.ui.history import Watch
 from deltaworks.ui.reading import Reader
 
@@ -75,5 +75,5 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
         docs=settings.docs_url,
         hosts=_LOOPBACK if options.place.is_loopback else (),
     )
-    app = application(Reader(settings, watch), watch, allowed, place)
+    app = application(Reader(settings, watch), watch, by_token(allowed), place)
     listening.run(app, options.place, lambda url: ready(url + suffix))

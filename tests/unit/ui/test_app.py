@@ -16,12 +16,13 @@ from deltaworks.control.seen import seen
 from deltaworks.settings import Settings
 from deltaworks.ui import access
 from deltaworks.ui.access import Access
-from deltaworks.ui.app import OF_STREAM, Place, application
+from deltaworks.ui.app import OF_STREAM, Place, application, by_token
 from deltaworks.ui.history import Watch
 from deltaworks.ui.reading import Reader
 from tests.support.homes import Stream, settings_of
 
 QUOTES = "ValueError: the key 'customer-4711' is no number\n  at jobs/counts.py:9"
+ANYONE = Access({}, open_to_viewers=True)
 JOB = '''"""Counts."""
 
 from deltaworks import DeadLetters, Pipeline, StreamsBuilder
@@ -46,8 +47,8 @@ def settings(tmp_path: Path) -> Settings:
 @contextmanager
 def asked(settings: Settings, allowed: Access | None = None, place: Place | None = None) -> Iterator[TestClient]:
     watch = Watch(settings, every_s=3_600)
-    allowed = allowed or Access({}, open_to_viewers=True)
-    app = application(Reader(settings, watch), watch, allowed, place or Place(hosts=("testserver",)))
+    allowed = allowed or ANYONE
+    app = application(Reader(settings, watch), watch, by_token(allowed), place or Place(hosts=("testserver",)))
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 
@@ -117,7 +118,7 @@ def test_the_last_hours_are_those_that_are_recorded(settings: Settings) -> None:
     watch = Watch(settings, every_s=3_600)
     for beat in past:
         watch.take("counts", beat)
-    with TestClient(application(Reader(settings, watch), watch, Access({}, open_to_viewers=True), Place())) as client:
+    with TestClient(application(Reader(settings, watch), watch, by_token(ANYONE), Place())) as client:
         shown = answer(client, "streams/counts")["history"]
     assert len(shown["lag_seconds"]["values"]) == 61 and max(shown["batch_seconds"]["values"]) > 0.9
     throughput = shown["records_per_second"]["values"]
@@ -131,7 +132,7 @@ def test_a_topology_has_boxes_lines_stores_and_rates(settings: Settings) -> None
     watch.take("counts", stream.beat_at(time.time() - 30))
     stream.beats()
 
-    with TestClient(application(Reader(settings, watch), watch, Access({}, open_to_viewers=True), Place())) as client:
+    with TestClient(application(Reader(settings, watch), watch, by_token(ANYONE), Place())) as client:
         found = answer(client, "streams/counts/topology")
         letters = answer(client, "streams/counts/dead-letters")
         assert answer(client, "streams/counts/tables") == [] == answer(client, "streams/counts/replays")
@@ -216,7 +217,9 @@ def test_the_front_end_is_there_and_loads_nothing_from_elsewhere(settings: Setti
         assert "default-src 'none'; script-src 'self'" in policy
         assert "frame-ancestors 'self' https://flow.example" in policy
         assert "://" not in page.text
-        for path in [each.split('"')[0] for each in page.text.split('="/')[1:]]:
+        paths = [each.split('"')[0] for each in page.text.split('="./')[1:]]
+        assert len(paths) == 3
+        for path in paths:
             asset = client.get(f"/{path}")
             assert asset.status_code == 200 and "immutable" in asset.headers["cache-control"]
         for path in ("/assets/..%2f..%2fapp.py", "/assets/none.js", "/src/main.tsx"):

@@ -69,8 +69,8 @@ def test_no_box_is_over_another(seed: int) -> None:
 
     assert overlapping(layout, sizes) == []
     assert set(layout.lines) == set(edges)
-    assert all(0 <= x <= layout.width - sizes[name][0] for name, (x, _) in layout.boxes.items())
-    assert all(0 <= y <= layout.height - sizes[name][1] for name, (_, y) in layout.boxes.items())
+    assert all(0 <= x <= layout.width - sizes[name][0] + 0.1 for name, (x, _) in layout.boxes.items())
+    assert all(0 <= y <= layout.height - sizes[name][1] + 0.1 for name, (_, y) in layout.boxes.items())
 
 
 @pytest.mark.parametrize("name", ["orders", "enrichment", "inventory"])
