@@ -63,7 +63,7 @@ export function App(): JSX.Element {
         <a href="#/" class="brand"><img src="./assets/icon.svg" alt="" width="22" height="22" />deltaworks</a>
         <span class="grow" />
         {me.value !== null && <span class="soft" title="What this token may see">{me.value.role}</span>}
-        {me.value?.airflow != null && !framed && <a href={me.value.airflow} target="_blank" rel="noreferrer">Airflow</a>}
+        {me.value?.airflow != null && !framed && <a href={me.value.airflow || "/"} target="_blank" rel="noreferrer">Airflow</a>}
         {me.value?.docs != null && <a href={me.value.docs} target="_blank" rel="noreferrer">Docs</a>}
         <button type="button" onClick={toggle} aria-label={theme === "dark" ? "Light colours" : "Dark colours"}>
           {theme === "dark" ? "☀" : "☾"}

@@ -59,7 +59,7 @@ class Place:
     """Where the page is, and what is beside it.
 
     Attributes:
-        airflow: address of Airflow; None: the page names commands instead.
+        airflow: address of Airflow, or the path of it here; None: the page names commands instead.
         docs: address of the documentation.
         hosts: names by which it may be asked, so that no other page has a browser ask it; empty: any.
     """
@@ -155,9 +155,11 @@ def _file(file: Path, cache: str) -> Response:
 
 def _frames(airflow: str | None) -> str:
     """Which pages may show this one within them."""
-    if airflow is None:
+    if not airflow:
         return "'self'"
     found = urlsplit(airflow)
+    if not found.netloc:
+        return "'self'"
     return f"'self' {found.scheme}://{found.netloc}"
 
 
