@@ -20,7 +20,7 @@ function path(points: [number, number][]): string {
 }
 
 function cut(text: string, width: number): string {
-  const most = Math.floor((width - 20) / 7);
+  const most = Math.floor((width - 24) / 7.2);
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 

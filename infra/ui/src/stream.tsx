@@ -48,7 +48,12 @@ function Head({ shown, me }: { shown: StreamShown; me: Me | null }): JSX.Element
       <div class="head">
         <h1>{stream.name}</h1>
         <State state={stream.state} />
-        <span class="soft">for {duration(stream.for_seconds)}{stream.desired !== null && `, should be ${stream.desired}`}</span>
+        <span class="soft">
+          {[
+            stream.for_seconds === null ? "" : `for ${duration(stream.for_seconds)}`,
+            stream.desired === null ? "" : `should be ${stream.desired}`,
+          ].filter((text) => text !== "").join(", ")}
+        </span>
         {stream.gave_up && <span class="tag bad">nothing restarts it</span>}
       </div>
       <Actions name={stream.name} me={me} />

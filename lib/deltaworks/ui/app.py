@@ -16,7 +16,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
@@ -116,9 +115,7 @@ def application(reader: Reader, watch: Watch, who: Who, place: Place) -> Starlet
 
         return endpoint
 
-    middleware = [Middleware(_Headers, frames=_frames(place.airflow)), Middleware(GZipMiddleware)]
-    if place.hosts:
-        middleware.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=[*place.hosts], www_redirect=False))
+    headers = Middleware(_Headers, frames=_frames(place.airflow), hosts=frozenset(place.hosts))
     return Starlette(
         routes=[
             Route("/api/me", me),
@@ -128,7 +125,7 @@ def application(reader: Reader, watch: Watch, who: Who, place: Place) -> Starlet
             Route("/", _page),
             Route("/assets/{file}", _asset),
         ],
-        middleware=middleware,
+        middleware=[headers, Middleware(GZipMiddleware)],
         exception_handlers={DeltaworksError: _failed, HTTPException: _no_route},
         lifespan=lifespan,
     )
@@ -164,10 +161,10 @@ def _frames(airflow: str | None) -> str:
 
 
 class _Headers:
-    """Says to browsers that the page loads nothing from elsewhere, and who may frame it."""
+    """Says to browsers that the page loads nothing from elsewhere, and who may frame it; is asked by its own names."""
 
-    def __init__(self, app: ASGIApp, frames: str) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, frames: str, hosts: frozenset[str]) -> None:
+        self._app, self._hosts = app, hosts
         policy = (
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
             f"base-uri 'none'; form-action 'none'; frame-ancestors {frames}"
@@ -184,7 +181,18 @@ class _Headers:
                 message["headers"] = [*message["headers"], *self._headers]
             await send(message)
 
-        await self._app(scope, receive, sending if scope["type"] == "http" else send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif self._hosts and _host(scope) not in self._hosts:
+            await _trouble(400, "This server has another name.", None)(scope, receive, sending)
+        else:
+            await self._app(scope, receive, sending)
+
+
+def _host(scope: Scope) -> str:
+    """The host that a request names, without its port."""
+    named = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+    return named.partition("]")[0] + "]" if named.startswith("[") else named.partition(":")[0]
 
 
 def _json(answer: Any) -> Response:

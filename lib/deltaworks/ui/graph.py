@@ -21,7 +21,7 @@ from deltaworks.ui.layout import placed
 
 _GENERATED = re.compile(r"^(?:KSTREAM|KTABLE|COGROUPED)-[A-Z-]+-(\d{10})$")
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_LETTER, _LEAST, _MOST = 7.2, 96.0, 260.0
+_LETTER, _LEAST, _MOST = 7.7, 96.0, 280.0
 _HEIGHT, _STORE_HEIGHT = 44.0, 20.0
 
 
@@ -129,5 +129,6 @@ def _operator(node: AnyNode, stage: Stage) -> Box:
 
 def _size(box: Box) -> tuple[float, float]:
     longest = max(map(len, (box.title, box.subtitle, *(f"{store}  " for store in box.stores))))
-    width = round(min(_MOST, max(_LEAST, 24.0 + _LETTER * longest)))
+    round_ends = 14.0 if box.kind in ("topic", "exchange") else 0.0
+    width = round(min(_MOST, max(_LEAST, 26.0 + round_ends + _LETTER * longest)))
     return float(width), _HEIGHT + _STORE_HEIGHT * len(box.stores)

@@ -73,7 +73,7 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
     place = Place(
         airflow=airflow.rstrip("/") or None,
         docs=settings.docs_url,
-        hosts=_LOOPBACK if options.place.is_loopback else (),
+        hosts=(*_LOOPBACK, options.host) if options.place.is_loopback else (),
     )
     app = application(Reader(settings, watch), watch, by_token(allowed), place)
     listening.run(app, options.place, lambda url: ready(url + suffix))
