@@ -34,9 +34,11 @@ function Actions({ name, me }: { name: string; me: Me | null }): JSX.Element {
 
 function Head({ shown, me }: { shown: StreamShown; me: Me | null }): JSX.Element {
   const stream = shown.stream;
+  const stale = stream.records_per_second === null && stream.beat_seconds !== null;
+  const waiting = `${count(stream.lag_records)} records wait`;
   const facts: [string, string, string?][] = [
     ["Records/s", rate(stream.records_per_second)],
-    ["Lag", duration(stream.lag_seconds), `${count(stream.lag_records)} records wait`],
+    ["Lag", duration(stream.lag_seconds), stale ? `${waiting}, ${duration(stream.beat_seconds)} ago` : waiting],
     ["Tables behind", duration(stream.fresh_seconds), stream.fresh_as_of === null ? "no cut yet" : `as of ${time(stream.fresh_as_of).slice(11)}`],
     ["Last batch", duration(stream.batch_seconds), stream.batch_id === null ? "none yet" : `number ${count(stream.batch_id)}`],
     ["State entries", count(stream.state_entries)],
@@ -74,7 +76,7 @@ function Head({ shown, me }: { shown: StreamShown; me: Me | null }): JSX.Element
           {incident.what !== null && <>: {incident.what}</>}
           {incident.cause !== null && <div>Likely: {incident.cause}</div>}
           <div class="hint">
-            {incident.advice}{" "}
+            {incident.advice.split("`").map((part, index) => index % 2 === 1 ? <code key={index}>{part}</code> : part)}{" "}
             {incident.runbook.startsWith("http") && <a href={incident.runbook} target="_blank" rel="noreferrer">Runbook</a>}
           </div>
         </div>
@@ -242,7 +244,7 @@ export function StreamPage({ name, me, theme }: { name: string; me: Me | null; t
                       <td><State state={each.state} /></td>
                       <td>{time(each.requested_at)}</td>
                       <td>{each.requested_by ?? NONE}</td>
-                      <td>{each.reason?.split("\n")[0] ?? (each.exit_code === null ? NONE : `exit code ${each.exit_code}`)}</td>
+                      <td class="said">{each.reason?.split("\n")[0] ?? (each.exit_code === null ? NONE : `exit code ${each.exit_code}`)}</td>
                     </tr>
                   ))}
                 </tbody>

@@ -24,7 +24,8 @@ from deltaworks.ui.graph import Graph
 from deltaworks.ui.history import History
 from deltaworks.ui.told import StoreDescribed
 
-_RUNS = ("running", "draining")
+RUNS = ("running", "draining")
+"""States of streams that read records."""
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +86,7 @@ class StreamListed(msgspec.Struct, frozen=True, kw_only=True):
             batch_seconds=None if beat is None or beat.batch_id is None else beat.batch_seconds,
             lag_records=None if beat is None else beat.lag_records,
             lag_seconds=None if beat is None else beat.lag_seconds,
-            records_per_second=beat.records_per_second if beat and seen.state in _RUNS else None,
+            records_per_second=beat.records_per_second if beat and seen.state in RUNS else None,
             state_entries=None if beat is None else beat.state_entries,
             dead_letters=None if beat is None else beat.dead_letters,
             restarts=pipeline.restarts,

@@ -25,6 +25,7 @@ from deltaworks.settings import Settings
 from deltaworks.ui.access import Client
 from deltaworks.ui.described import Pipelines, connectors
 from deltaworks.ui.documents import (
+    RUNS,
     DeadLetterListed,
     DeadLetters,
     DeploymentListed,
@@ -109,9 +110,10 @@ class Reader:
         """
         self._require(name)
         told = self._pipelines.described(name)
+        live = any(each.name == name and each.seen.state in RUNS for each in self._overview.value().pipelines)
         return Topology(
             graph=told.graph,
-            rates=self._watch.topic_rates(name),
+            rates=self._watch.topic_rates(name) if live else {},
             stores=told.stores,
             command=f"deltaworks query {name}",
         )

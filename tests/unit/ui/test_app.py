@@ -133,6 +133,9 @@ def test_a_topology_has_boxes_lines_stores_and_rates(settings: Settings) -> None
     stream.beats()
 
     with TestClient(application(Reader(settings, watch), watch, by_token(ANYONE), Place())) as client:
+        answer(client, "streams/counts/topology")  # the code is loaded, which takes its time
+        watch.take("counts", stream.beats())
+        time.sleep(1.1)  # until the overview is read again
         found = answer(client, "streams/counts/topology")
         letters = answer(client, "streams/counts/dead-letters")
         assert answer(client, "streams/counts/tables") == [] == answer(client, "streams/counts/replays")
@@ -141,9 +144,21 @@ def test_a_topology_has_boxes_lines_stores_and_rates(settings: Settings) -> None
     lines = {(line["source"], line["target"]): line for line in found["graph"]["lines"]}
     (first,) = [line for line in lines.values() if line["source"] == "topic lines"]
     assert first["topic"] == "lines" and len(first["points"]) >= 2
-    assert found["rates"]["lines"] == pytest.approx(120, rel=0.1)
+    assert found["rates"]["lines"] == pytest.approx(120, rel=0.1), found["rates"]
     assert [store["name"] for store in found["stores"]] == ["counts"]
     assert letters == {"table": "counts_dead", "letters": []}
+
+
+def test_a_stream_that_has_ended_has_no_rates(settings: Settings) -> None:
+    (settings.jobs / "counts.py").write_text(JOB)
+    stream = Stream(settings, "counts", topics=("lines",))
+    watch = Watch(settings, every_s=3_600)
+    for ago in (30, 1):
+        watch.take("counts", stream.beat_at(time.time() - ago))
+    stream.fails(QUOTES)
+
+    with TestClient(application(Reader(settings, watch), watch, by_token(ANYONE), Place())) as client:
+        assert answer(client, "streams/counts/topology")["rates"] == {}
 
 
 def test_code_that_fails_or_is_gone_is_said_where_it_is_needed(settings: Settings) -> None:
