@@ -191,7 +191,8 @@ class _Headers:
 
 def _host(scope: Scope) -> str:
     """The host that a request names, without its port."""
-    named = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    named = headers.get(b"host", b"").decode("latin-1")
     return named.partition("]")[0] + "]" if named.startswith("[") else named.partition(":")[0]
 
 

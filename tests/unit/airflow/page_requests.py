@@ -56,7 +56,7 @@ def main() -> None:
     app.mount(mine["url_prefix"], mine["app"])
     manager = get_auth_manager()
     found: dict[str, dict[str, Any]] = {"view": StreamsPlugin.external_views[0]}
-    users = {**role_requests._simple_users(), "nobody": None}
+    users: dict[str, Any] = {**role_requests._simple_users(), "nobody": None}
     for role, user in users.items():
         client = TestClient(
             app, headers={} if user is None else {"Authorization": f"Bearer {manager.generate_jwt(user)}"}
