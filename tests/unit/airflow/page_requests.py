@@ -5,8 +5,10 @@ Run as a process of its own (`looked`), since Airflow reads its settings when it
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 from tests.unit.airflow import dag_runs
@@ -36,6 +38,9 @@ def looked() -> dict[str, dict[str, Any]]:
 def main() -> None:
     warnings.simplefilter("ignore")
     sys.argv = [sys.argv[0], "api-server"]
+    plugins = Path(os.environ["AIRFLOW_HOME"], "plugins")  # as the entry point does where the package is installed
+    plugins.mkdir(parents=True)
+    (plugins / "page.py").write_text("from deltaworks.airflow.plugin import StreamsPlugin\n")
     import msgspec
     from airflow.utils.db import initdb
 
@@ -52,16 +57,14 @@ def main() -> None:
         Stream(Settings.from_environment(), name).fails("ValueError: 'customer-4711'")
     role_requests._store_dags()
     app = create_app()
-    (mine,) = StreamsPlugin.fastapi_apps
-    app.mount(mine["url_prefix"], mine["app"])
     manager = get_auth_manager()
     found: dict[str, dict[str, Any]] = {"view": StreamsPlugin.external_views[0]}
     users: dict[str, Any] = {**role_requests._simple_users(), "nobody": None}
+    paths = ("", "api/me", "api/streams", "api/streams/hidden")
     for role, user in users.items():
-        client = TestClient(
-            app, headers={} if user is None else {"Authorization": f"Bearer {manager.generate_jwt(user)}"}
-        )
-        answers = {path: client.get(f"{PREFIX}/{path}") for path in ("", "api/me", "api/streams", "api/streams/hidden")}
+        headers = {} if user is None else {"Authorization": f"Bearer {manager.generate_jwt(user)}"}
+        client = TestClient(app, headers=headers)
+        answers = {path: client.get(f"/base{PREFIX}/{path}") for path in paths}
         found[str(role)] = {
             "status": [answer.status_code for answer in answers.values()],
             "me": answers["api/me"].json(),
