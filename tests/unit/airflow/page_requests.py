@@ -59,13 +59,14 @@ def main() -> None:
     app = create_app()
     manager = get_auth_manager()
     found: dict[str, dict[str, Any]] = {"view": StreamsPlugin.external_views[0]}
-    users: dict[str, Any] = {**role_requests._simple_users(), "nobody": None}
+    users: dict[str, Any] = {role.value: user for role, user in role_requests._simple_users().items()}
+    users["nobody"] = None
     paths = ("", "api/me", "api/streams", "api/streams/hidden")
     for role, user in users.items():
         headers = {} if user is None else {"Authorization": f"Bearer {manager.generate_jwt(user)}"}
         client = TestClient(app, headers=headers)
         answers = {path: client.get(f"/base{PREFIX}/{path}") for path in paths}
-        found[str(role)] = {
+        found[role] = {
             "status": [answer.status_code for answer in answers.values()],
             "me": answers["api/me"].json(),
             "streams": answers["api/streams"].json().get("streams"),
