@@ -203,6 +203,10 @@ dist: .venv/.complete ## Build the wheel, of which the image is made, and the so
 	rm -rf dist
 	$(BIN)/python -m hatchling build
 
+.PHONY: ui
+ui: .venv/.complete ## Build the page of the streams from infra/ui into lib/deltaworks/ui/static; needs Node.js 20 and a registry of npm
+	$(BIN)/python -m tooling.front_end
+
 .PHONY: docs
 docs: .venv/.complete ## Build the documentation site into build/site; checks every link; needs no network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -30,6 +30,7 @@ from deltaworks.cli import (
     sinks,
     stack,
     tables,
+    ui,
 )
 from deltaworks.cli.console import err, out, print_error
 from deltaworks.errors import DeltaworksError
@@ -82,6 +83,7 @@ _GROUPS = (
     query,
     incidents,
     metrics,
+    ui,
     dev,
     dead_letters,
     recovery,

@@ -21,7 +21,7 @@ from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.connectors.overview import Connectors
-    from deltaworks.control.model import Overview, PipelineStatus
+    from deltaworks.control.model import PipelineStatus
 
 _CONNECTORS_S = 6.0
 """How long `status` waits for connectors: as long as the registry and Kafka Connect may take to say nothing."""
@@ -147,11 +147,12 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the state of the pipelines, of the project's connectors, sinks behind the tables, and what runs."""
+    from deltaworks.control.seen import seen as overview
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
     connectors_soon = _asked_beside(settings, name)
-    seen = _overview(settings, name)
+    seen = overview(settings, name)
     processes = [process for process in lifecycle.status(settings) if name in (None, process.name)]
     behind = sinks.listed(settings, name)
     connectors = connectors_soon()
@@ -272,17 +273,6 @@ def _show_connectors(found: Connectors) -> None:
         ),
         right=("tasks", "running", "failed", "dead letters", "restarts"),
     )
-
-
-def _overview(settings: Settings, name: str | None) -> Overview:
-    """The overview of the supervisor; if there is none, our own."""
-    from deltaworks.control.supervisor import client
-
-    if (seen := client.overview(settings, name)) is not None:
-        return seen
-    from deltaworks.control.overview import overview
-
-    return overview(settings, name)
 
 
 def logs(

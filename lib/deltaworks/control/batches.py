@@ -123,6 +123,19 @@ def read(directory: Path) -> Iterator[BatchRecord]:
         yield from _records(path)
 
 
+def since(directory: Path, wall_clock_ms: int) -> list[BatchRecord]:
+    """The batches from a wall clock on, in order; on a disk, only the files that have some are read."""
+    if isinstance(directory, ObjectPath):
+        return [record for record in read(directory) if record.wall_clock_ms >= wall_clock_ms]
+    found: list[list[BatchRecord]] = []
+    for path in reversed(_files(directory)):
+        records = _records(path)
+        found.append([record for record in records if record.wall_clock_ms >= wall_clock_ms])
+        if records and records[0].wall_clock_ms < wall_clock_ms:
+            break
+    return [record for records in reversed(found) for record in records]
+
+
 def last(directory: Path) -> BatchRecord | None:
     """The newest batch."""
     if isinstance(directory, ObjectPath):

@@ -10,7 +10,7 @@ has told, and nobody knows: after `CLAIM` another one tells again. Nothing is le
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -40,6 +40,16 @@ class Told(msgspec.Struct, frozen=True):
 
     state: State
     channel: str
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Counts of a stream at the end of ten minutes."""
+
+    at: datetime
+    """When these begin."""
+    state_entries: int
+    dead_letters: int
+    """Of its driver, since its start."""
 
 
 class IncidentBook:
@@ -205,6 +215,16 @@ class IncidentBook:
             )
             for beat in beats
         }
+
+    def samples(self, name: str) -> list[Sample]:
+        """The counts of a pipeline that were kept, oldest first."""
+        query = (
+            sa.select(samples.c.at, samples.c.state_entries, samples.c.dead_letters)
+            .where(samples.c.pipeline == name)
+            .order_by(samples.c.at)
+        )
+        with self._registry.transaction() as connection:
+            return [Sample(*row) for row in connection.execute(query)]
 
 
 def _opening(found: Finding) -> sa.Insert:

@@ -1,0 +1,172 @@
+"""Who may see what on the page: viewers and operators, with tokens.
+
+Viewers see states and numbers. Texts that may quote a record (why a stream failed, its log, what a dead letter says)
+and who has asked for what are for operators. Nobody sees payloads of records or secrets here: the page has none.
+
+The file has the digests of tokens, never a token:
+
+```toml
+[clients.wall-screen]
+sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+role = "viewer"
+pipelines = ["orders", "click*"]
+```
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+import msgspec
+
+from deltaworks.errors import ConfigurationError
+from deltaworks.files import replace_file
+from deltaworks.names import PIPELINE, Rule
+from deltaworks.query_server.access import ForbiddenError, UnknownClientError, digest
+
+Role = Literal["viewer", "operator"]
+_BYTES = 32
+_CLIENT = Rule("the name of a client", PIPELINE.pattern, PIPELINE.valid)
+_PATTERN = Rule("a pattern of pipelines", re.compile(r"[\w*-]+"), "the name of one, with * for anything")
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Somebody who may look."""
+
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    """Digest of the token."""
+    role: Role
+    pipelines: tuple[str, ...] = ("*",)
+    """Patterns of names, with `*` for anything."""
+
+    def may_see(self, pipeline: str) -> bool:
+        """Whether one of the patterns fits."""
+        return any(fnmatchcase(pipeline, pattern) for pattern in self.pipelines)
+
+    @property
+    def operates(self) -> bool:
+        """Whether it may read texts that may quote records."""
+        return self.role == "operator"
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether it may see what is of the whole home."""
+        return "*" in self.pipelines
+
+
+ANYBODY = Client(sha256=64 * "0", role="viewer")
+"""Who asks a server without a file of clients, which only this machine reaches, and shows no token."""
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    clients: dict[str, Client] = {}
+
+
+@dataclass(frozen=True)
+class Access:
+    """The clients of a server.
+
+    Attributes:
+        clients: by name.
+        open_to_viewers: whether somebody without a token is a viewer; else they are sent away.
+    """
+
+    clients: Mapping[str, Client]
+    open_to_viewers: bool
+
+    @classmethod
+    def for_this_machine(cls) -> tuple[Access, str]:
+        """Anybody is a viewer, and who has the token that comes with it an operator."""
+        token = secrets.token_urlsafe(_BYTES)
+        return cls({"operator": Client(sha256=digest(token), role="operator")}, open_to_viewers=True), token
+
+    def client(self, authorization: str | None) -> Client:
+        """Who sends a request.
+
+        Args:
+            authorization: the header of this name, `Bearer <token>`.
+
+        Raises:
+            UnknownClientError: a token that nobody has, or none, and there have to be tokens.
+        """
+        if authorization is None and self.open_to_viewers:
+            return ANYBODY
+        scheme, _, token = (authorization or "").partition(" ")
+        shown = digest(token.strip())
+        for client in self.clients.values():
+            if scheme.lower() == "bearer" and secrets.compare_digest(client.sha256, shown):
+                return client
+        raise UnknownClientError(
+            "This page is for people with a token that it knows.", hint="open the address that was given to you"
+        )
+
+
+def require(client: Client, pipeline: str) -> None:
+    """
+    Raises:
+        ForbiddenError: the client may not see this pipeline, whether there is one or not.
+    """
+    if not client.may_see(pipeline):
+        raise ForbiddenError(
+            f"This token may not see {pipeline}.", hint="the access file of the server says what it may see"
+        )
+
+
+def read(file: Path) -> Access:
+    """The clients of a file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or others may write to it.
+    """
+    return Access(_read(file), open_to_viewers=False)
+
+
+def _read(file: Path) -> dict[str, Client]:
+    try:
+        if file.stat().st_mode & 0o022:
+            raise ConfigurationError(f"Others may write to {file}.", hint=f"chmod 600 {file}")
+        clients = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _File).clients
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ConfigurationError(f"{file} cannot be read as clients of the page: {error}.") from error
+    if len({client.sha256 for client in clients.values()}) < len(clients):
+        raise ConfigurationError(f"Two clients of {file} have the same token.", hint="make one for each")
+    return clients
+
+
+def add_client(file: Path, name: str, role: str, pipelines: tuple[str, ...]) -> str:
+    """Makes a token for a client and notes its digest; returns the token, which is nowhere else.
+
+    Args:
+        file: made if it does not exist, for its owner only.
+        name: of the client.
+        role: `viewer` or `operator`.
+        pipelines: patterns of what it may see.
+
+    Raises:
+        ConfigurationError: the client is there already, or something is no name, role or pattern.
+    """
+    _CLIENT.checked(name)
+    if role not in get_args(Role):
+        raise ConfigurationError(f"{role!r} is no role.", hint=" or ".join(get_args(Role)))
+    for pattern in pipelines:
+        _PATTERN.checked(pattern)
+    if name in (_read(file) if file.exists() else {}):
+        raise ConfigurationError(f"{file} has a client {name!r} already.", hint="remove it first: then its token ends")
+    token = secrets.token_urlsafe(_BYTES)
+    lines = (
+        f"[clients.{name}]",
+        f'sha256 = "{digest(token)}"',
+        f'role = "{role}"',
+        f"pipelines = {json.dumps(pipelines)}",
+    )
+    before = file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if file.exists() else ""
+    replace_file(file, (before + "\n".join((*lines, ""))).encode(), mode=0o600, durable=True)
+    return token

@@ -1,0 +1,205 @@
+"""What streams were like in the last hours.
+
+A thread reads the heartbeats every few seconds, whether somebody looks or not, and keeps them in memory. What was
+before the server started is known as far as it is recorded: how many records each batch has read (`control.batches`),
+and the entries of stores every ten minutes (the registry). Lag and batch times begin with the server.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from deltaworks import clock
+from deltaworks.control import batches, heartbeat
+from deltaworks.control.batches import BatchRecord
+from deltaworks.control.heartbeat import Heartbeat
+from deltaworks.control.incident_book import IncidentBook, Sample
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.errors import ControlUnavailableError, DeltaworksError
+from deltaworks.settings import Settings
+
+HOURS = 6
+EVERY_S = 5.0
+_KEPT = int(HOURS * 3_600 / EVERY_S)
+_RATE_S = 60.0
+"""Rates of topics are those of about the last minute."""
+_POINTS = 360
+"""So many points a line has at most."""
+_LIVE = ("starting", "running", "draining")
+
+
+class Beaten(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a heartbeat."""
+
+    at: float
+    lag_seconds: float | None
+    batch_seconds: float | None
+    state_entries: int
+    read: dict[str, int]
+    """Topic -> the sum of its next offsets."""
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of a chart; `values` has one per time, null where nothing is known."""
+
+    at: list[float]
+    """Unix seconds."""
+    values: list[float | None]
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """The last hours of a stream."""
+
+    from_s: float
+    to_s: float
+    records_per_second: Series
+    lag_seconds: Series
+    batch_seconds: Series
+    state_entries: Series
+
+
+class Watch:
+    """Keeps the heartbeats of all streams of a home.
+
+    Args:
+        settings: of the home.
+        every_s: how often they are read.
+    """
+
+    def __init__(self, settings: Settings, *, every_s: float = EVERY_S) -> None:
+        self._settings, self._every_s = settings, every_s
+        self._kept: dict[str, deque[Beaten]] = {}
+        self._lock = threading.Lock()  # guards `_kept` and `_begun`
+        self._begun = False
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
+
+    def start(self) -> None:
+        """Begins to read, unless it has begun."""
+        with self._lock:
+            begun, self._begun = self._begun, True
+        if not begun:
+            self.look()
+            self._thread.start()
+
+    def close(self) -> None:
+        """Ends."""
+        self._end.set()
+
+    def look(self) -> None:
+        """Reads the heartbeats once."""
+        for file in sorted(self._settings.pipelines.glob("*/heartbeat.json")):
+            with suppress(OSError, DeltaworksError):
+                if (beat := heartbeat.read(file)) is not None:
+                    self.take(file.parent.name, beat)
+
+    def take(self, name: str, beat: Heartbeat) -> None:
+        """Keeps a heartbeat, unless it is known or its driver has ended."""
+        if beat.state not in _LIVE:
+            return
+        kept = Beaten(
+            at=beat.at,
+            lag_seconds=beat.lag_seconds,
+            batch_seconds=beat.batch_seconds if beat.batch_id is not None else None,
+            state_entries=beat.state_entries,
+            read={topic: sum(offsets.values()) for topic, offsets in beat.next_offsets.items()},
+        )
+        with self._lock:
+            mine = self._kept.setdefault(name, deque(maxlen=_KEPT))
+            if not mine or mine[-1].at < kept.at:
+                mine.append(kept)
+
+    def kept(self, name: str) -> list[Beaten]:
+        """The heartbeats of a stream, oldest first."""
+        with self._lock:
+            return list(self._kept.get(name, ()))
+
+    def topic_rates(self, name: str) -> dict[str, float]:
+        """Topic -> records per second that the stream has read of it, over the last minute; unknown ones are absent."""
+        beats = self.kept(name)
+        if not beats or clock.wall_s() - beats[-1].at > _RATE_S:
+            return {}
+        last = beats[-1]
+        first = next((beat for beat in beats if beat.at >= last.at - _RATE_S), last)
+        seconds = last.at - first.at
+        if seconds <= 0:
+            return {}
+        return {
+            topic: max(0, read - first.read[topic]) / seconds
+            for topic, read in last.read.items()
+            if topic in first.read
+        }
+
+    def _run(self) -> None:
+        while not self._end.wait(self._every_s):
+            self.look()
+
+
+def history(settings: Settings, name: str, beats: Sequence[Beaten], *, now_s: float | None = None) -> History:
+    """The last hours of a stream, from all that is recorded.
+
+    Args:
+        settings: of the home.
+        name: of the pipeline.
+        beats: of it, as `Watch` has kept them.
+        now_s: the end; None: now.
+    """
+    to_s = clock.wall_s() if now_s is None else now_s
+    from_s = to_s - HOURS * 3_600
+    recent = [beat for beat in beats if beat.at >= from_s]
+    return History(
+        from_s=from_s,
+        to_s=to_s,
+        records_per_second=_throughput(_batches(settings, name, from_s), from_s, to_s),
+        lag_seconds=_thinned((beat.at, beat.lag_seconds) for beat in recent),
+        batch_seconds=_thinned((beat.at, beat.batch_seconds) for beat in recent),
+        state_entries=_state(_samples(settings, name), recent, from_s),
+    )
+
+
+def _batches(settings: Settings, name: str, from_s: float) -> list[BatchRecord]:
+    with suppress(OSError, DeltaworksError):
+        return batches.since(PipelinePaths.of(settings, name).batches, int(from_s * 1000))
+    return []
+
+
+def _samples(settings: Settings, name: str) -> list[Sample]:
+    with suppress(ControlUnavailableError):
+        return IncidentBook.of(settings).samples(name)
+    return []
+
+
+def _throughput(records: Iterable[BatchRecord], from_s: float, to_s: float) -> Series:
+    """Records per second and minute, from the first batch on; a minute without a batch has none."""
+    slot_s = 60.0
+    counts: dict[int, int] = {}
+    for record in records:
+        read = sum(stop - start for parts in record.offsets.values() for start, stop in parts.values())
+        slot = int(record.wall_clock_ms / 1000 // slot_s)
+        counts[slot] = counts.get(slot, 0) + read
+    if not counts:
+        return Series(at=[], values=[])
+    first, last = max(min(counts), int(from_s // slot_s)), int(to_s // slot_s)
+    slots = range(first, last)  # not the minute that goes on
+    return Series(at=[slot * slot_s for slot in slots], values=[counts.get(slot, 0) / slot_s for slot in slots])
+
+
+def _state(samples: Sequence[Sample], beats: Sequence[Beaten], from_s: float) -> Series:
+    begin_s = beats[0].at if beats else float("inf")
+    earlier = [(each.at.timestamp(), float(each.state_entries)) for each in samples]
+    kept = [(at, value) for at, value in earlier if from_s <= at < begin_s]
+    return _thinned([*kept, *((beat.at, beat.state_entries) for beat in beats)])
+
+
+def _thinned(points: Iterable[tuple[float, float | None]]) -> Series:
+    """At most `_POINTS` points: of each slot the highest one, so that no peak is lost."""
+    found = list(points)
+    size = max(1, -(-len(found) // _POINTS))
+    slots = [found[start : start + size] for start in range(0, len(found), size)]
+    best = [max(slot, key=lambda point: -1.0 if point[1] is None else point[1]) for slot in slots]
+    return Series(at=[at for at, _ in best], values=[value for _, value in best])

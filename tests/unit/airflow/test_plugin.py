@@ -1,0 +1,27 @@
+"""The page of the streams within Airflow: each user sees what they may see of the DAGs."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltaworks.airflow.plugin import StreamsPlugin
+from tests.unit.airflow import page_requests
+from tests.unit.airflow.role_requests import NAME
+
+
+def test_only_the_api_server_makes_the_page() -> None:
+    assert StreamsPlugin.fastapi_apps == StreamsPlugin.external_views == []
+
+
+@pytest.mark.slow
+def test_a_user_of_airflow_sees_what_its_permissions_allow() -> None:
+    found = page_requests.looked()
+
+    assert found["view"]["href"] == "/base/deltaworks/"
+    assert found["nobody"]["status"] == [200, 401, 401, 401], "the page itself has no data"
+    for role in ("viewer", "admin"):
+        assert found[role]["status"] == [200, 200, 200, 403], "a stream without a DAG is nobody's"
+        assert [each["name"] for each in found[role]["streams"]] == [NAME]
+        assert found[role]["me"]["airflow"] == "/base"
+    assert found["viewer"]["me"]["role"] == "viewer" and found["viewer"]["streams"][0]["reason"] is None
+    assert found["admin"]["me"]["role"] == "operator" and "4711" in found["admin"]["streams"][0]["reason"]
