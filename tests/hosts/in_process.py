@@ -411,6 +411,7 @@ class InProcessStream:
             serving=self._serving,
             is_state_here=self._is_state_here,
             answers=self.paths.answers,
+            restores=self.paths.restores,
         )
         if self.kafka is None:
             control_topic.prepare(config.bootstrap, self.pipeline.name, self.tasks)

@@ -9,10 +9,36 @@ import msgspec
 
 from deltaworks.clock import Sign
 from deltaworks.control import damaged
+from deltaworks.control.distribution import Distribution
+from deltaworks.control.restores import Restoring
 from deltaworks.files import replace_file
 from deltaworks.topology.alerts import USUAL, Alerts
 
 State = Literal["starting", "running", "draining", "stopped", "failed"]
+
+
+class StoreSize(msgspec.Struct, frozen=True, kw_only=True):
+    """The size of a state store, in all tasks."""
+
+    entries: int = 0
+    size_bytes: int = 0
+
+
+class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver knows of one of its tables; what is counted counts from its start."""
+
+    rows: int = 0
+    """Rows that were appended, updated or deleted."""
+    commits: int = 0
+    """Batches that have changed it."""
+    commit_seconds: float = 0.0
+    """How long their commits took, in sum."""
+    committed_at: float | None = None
+    """When the last one was made."""
+    files: int = 0
+    """Files that it consists of now."""
+    stale_since: float | None = None
+    """Since when it lacks changes that its changelog has; None: it shows all."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +98,24 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     call_outs: dict[str, str] = {}
     """Call-outs whose system counts as down -> `open` or `half-open`, as tasks of this machine say."""
     error: str | None = None
+    tasks: int = 0
+    """Number of tasks of all stages; 0 until the checkpoint is open."""
+    sent_records: int = 0
+    """Records sent to Kafka since this driver started."""
+    stores: dict[str, StoreSize] = {}
+    """State stores by name, as of the last batch of each task; `__task__` holds the times of tasks."""
+    task_phases: dict[str, Distribution] = {}
+    """Parts of a task's batch: `open` its stores, `read` from Kafka, `process`, `commit` its results to Kafka and to
+    files, `keep` its changes for recovery."""
+    latency: dict[str, Distribution] = {}
+    """How old records were, by their timestamps, when they had been `read` by a task, `processed`, `committed` to
+    Kafka, and when tables had shown them (`visible`); a batch counts as processed and committed when all of its tasks
+    have done so."""
+    restoring: dict[str, Restoring] = {}
+    """Restores of tasks of this machine that go on and take long, by task."""
+    spark_phases: dict[str, float] = {}
+    """Seconds of the last batch of which Spark has told, by its own words: `addBatch`, `walCommit`, ..."""
+    tables: dict[str, TableFacts] = {}
     interval_s: float | None = None
     """The trigger interval of the pipeline."""
     alerts: Alerts = USUAL

@@ -210,6 +210,11 @@ class PipelinePaths:
         return self.root / "call-outs"
 
     @property
+    def restores(self) -> Path:
+        """How far restores of tasks have come; see `control.restores`."""
+        return self.root / "restores"
+
+    @property
     def heartbeat(self) -> Path:
         return self.root / "heartbeat.json"
 

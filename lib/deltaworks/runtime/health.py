@@ -14,8 +14,9 @@ import msgspec
 
 from deltaworks import clock
 from deltaworks.clock import Sign
-from deltaworks.control import call_outs, fence, heartbeat
-from deltaworks.control.heartbeat import Heartbeat, State
+from deltaworks.control import call_outs, fence, heartbeat, restores
+from deltaworks.control.distribution import Distribution, extended
+from deltaworks.control.heartbeat import Heartbeat, State, StoreSize, TableFacts
 from deltaworks.control.intents import Intent
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter
@@ -28,6 +29,8 @@ from deltaworks.topology.alerts import USUAL, Alerts
 _RATE_WINDOW_S = 60.0
 _LAG_SAMPLES = 512
 _LAG_EVERY_S = 1.0
+_SPARK_TELLS_S = 5.0
+"""Soon after a batch, Spark tells how long it took; later it only tells that it idles."""
 _log = logging.getLogger(__name__)
 
 
@@ -109,6 +112,12 @@ class _Totals:
     requests: Counter[str] = field(default_factory=Counter)
     restored_entries: int = 0
     restore_s: float = 0.0
+    sent: int = 0
+    task_phases: dict[str, Distribution] = field(default_factory=dict)
+    latency: dict[str, Distribution] = field(default_factory=dict)
+    stores: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    """Of each task: store -> entries and bytes."""
+    tables: dict[str, TableFacts] = field(default_factory=dict)
     stream_time_ms: dict[str, int] = field(default_factory=dict)
     state_entries: dict[str, int] = field(default_factory=dict)
     next_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -133,6 +142,35 @@ class _Totals:
         self.requests.update(counts.requests)
         self.restored_entries += counts.restored_entries
         self.restore_s += counts.restore_s
+        self.sent += counts.sent
+        self.stores[name] = counts.stores
+
+    def add_durations(self, results: Collection[TaskResult], visible_ms: int) -> None:
+        """Adds what a batch took; tables have shown it at `visible_ms`."""
+        counts = [result.counts for result in results]
+        phases = {phase for each in counts for phase in each.phases}
+        took = {phase: [(each.phases[phase], 1) for each in counts if phase in each.phases] for phase in phases}
+        self.task_phases = extended(self.task_phases, took)
+        ends = {
+            "processed": max((each.processed_ms for each in counts), default=0),
+            "committed": max((each.committed_ms for each in counts), default=0),
+            "visible": visible_ms,
+        }
+        arrivals = [arrival for each in counts for arrival in each.arrivals]
+        ages = {"read": [((each.read_ms - each.timestamp_ms) / 1_000, each.records) for each in arrivals]}
+        for stage, end_ms in ends.items():
+            ages[stage] = [((end_ms - each.timestamp_ms) / 1_000, each.records) for each in arrivals]
+        if arrivals:
+            self.latency = extended(self.latency, ages)
+
+    def store_sizes(self) -> dict[str, StoreSize]:
+        """All tasks together."""
+        found: dict[str, StoreSize] = {}
+        for stores in self.stores.values():
+            for name, (entries, size_bytes) in stores.items():
+                known = found.get(name, StoreSize())
+                found[name] = StoreSize(entries=known.entries + entries, size_bytes=known.size_bytes + size_bytes)
+        return dict(sorted(found.items()))
 
 
 class Health:
@@ -173,7 +211,9 @@ class Health:
             alerts=alerts,
         )
         self._begun = self._batch_ended = clock.ticks_s()
+        self._told_by_spark: int | None = None
         self._lock = threading.Lock()
+        """The batch and whoever waits for it change the heartbeat."""
 
     @property
     def state(self) -> State:
@@ -195,18 +235,26 @@ class Health:
         """When the first task has something to do without records; None: no task has anything to do."""
         return min((each for each in self._totals.next_ticks_ms.values() if each is not None), default=None)
 
-    def begin(self, query_id: str) -> None:
-        """Takes the query id, once the checkpoint is known."""
+    def begin(self, query_id: str, tasks: int = 0) -> None:
+        """Takes the query id and the number of tasks, once the checkpoint is known."""
         call_outs.clear(self._paths.call_outs)
-        self._beat = msgspec.structs.replace(self._beat, query_id=query_id)
+        restores.clear(self._paths.restores)
+        self._change(query_id=query_id, tasks=tasks)
 
     def goes_on_at(self, offsets: Offsets) -> None:
         """Takes the offsets that earlier drivers have read up to."""
         self._totals.next_offsets = of_topics(offsets)
 
-    def add(self, intent: Intent, results: Collection[TaskResult]) -> None:
-        """A batch is committed."""
+    def add(self, intent: Intent, results: Collection[TaskResult], *, visible_ms: int | None = None) -> None:
+        """A batch is committed.
+
+        Args:
+            intent: of the batch.
+            results: of its tasks.
+            visible_ms: when its tables were committed, on the wall clock; None: now.
+        """
         self._totals.add(intent)
+        self._totals.add_durations(results, clock.wall_ms() if visible_ms is None else visible_ms)
         for result in results:
             self._totals.add_task(result)
             if (took_s := result.counts.restore_s) >= TELL_EVERY_S:
@@ -242,18 +290,51 @@ class Health:
         self._batch_ended = clock.ticks_s()
         with self._lock:
             self._rate.add(records)
-        self._beat = msgspec.structs.replace(
-            self._beat,
-            batch_id=batch_id,
-            batch_seconds=sum(phases.values()),
-            batch_phases=dict(phases),
-            stale_snapshots=stale_snapshots,
-        )
+        self.snapshots(stale_snapshots)
+        self._change(batch_id=batch_id, batch_seconds=sum(phases.values()), batch_phases=dict(phases))
         self.write(self.state)
+
+    def tables(self, changed: Mapping[str, tuple[int, float]], files: Mapping[str, int]) -> None:
+        """Takes what a batch has done to tables.
+
+        Args:
+            changed: table -> rows that were changed, and how many seconds the commit took.
+            files: table -> the number of its files now.
+        """
+        now_s = clock.wall_s()
+        with self._lock:
+            for name, number in files.items():
+                known = self._totals.tables.get(name, TableFacts())
+                self._totals.tables[name] = msgspec.structs.replace(known, files=number)
+            for name, (rows, took_s) in changed.items():
+                table = self._totals.tables.get(name, TableFacts())
+                self._totals.tables[name] = msgspec.structs.replace(
+                    table,
+                    rows=table.rows + rows,
+                    commits=table.commits + 1,
+                    commit_seconds=table.commit_seconds + took_s,
+                    committed_at=now_s,
+                )
 
     def snapshots(self, stale: list[str]) -> None:
         """Takes the snapshots that are behind their changelogs."""
-        self._beat = msgspec.structs.replace(self._beat, stale_snapshots=stale)
+        now_s, tables = clock.wall_s(), self._totals.tables
+        with self._lock:
+            for name, table in tables.items():
+                since = (table.stale_since or now_s) if name in stale else None
+                tables[name] = msgspec.structs.replace(table, stale_since=since)
+        self._change(stale_snapshots=stale)
+
+    @property
+    def waits_for_spark(self) -> bool:
+        """Whether a batch has just ended of which Spark has not told how long it took."""
+        told = self._beat.batch_id in (None, self._told_by_spark)
+        return not told and self.quiet_s < _SPARK_TELLS_S
+
+    def spark_batch(self, batch_id: int, phases: Mapping[str, float]) -> None:
+        """Takes how many seconds the parts of a batch took, as Spark says."""
+        self._told_by_spark = batch_id
+        self._change(spark_phases=dict(phases))
 
     def see_ends(self, ends: Offsets) -> None:
         """Takes where the topics end now; empty: unknown."""
@@ -300,11 +381,21 @@ class Health:
                 skipped_transactions=totals.skipped_transactions,
                 store_requests=dict(totals.requests),
                 call_outs=call_outs.states(self._paths.call_outs),
+                sent_records=totals.sent,
+                task_phases=totals.task_phases,
+                latency=totals.latency,
+                stores=totals.store_sizes(),
+                tables=dict(totals.tables),
+                restoring=dict(restores.going_on(self._paths.restores)),
             )
             self._paths.root.mkdir(parents=True, exist_ok=True)
             with self._admitted():
                 heartbeat.write(self._paths.heartbeat, self._beat)
         self._reporter.beat(self._beat)
+
+    def _change(self, **fields: object) -> None:
+        with self._lock:
+            self._beat = msgspec.structs.replace(self._beat, **fields)
 
     def _admitted(self) -> AbstractContextManager[None]:
         """The heartbeat is this machine's. A fence in an object store is not asked for it: it costs a request."""

@@ -9,6 +9,7 @@ import msgspec
 
 from deltaworks.kafka.ranges import Range
 from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.runtime.arrivals import Arrival
 
 
 class Row(NamedTuple):
@@ -111,6 +112,16 @@ class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
     """Entries of the changelog that were read to bring its local store up to date."""
     restore_s: float = 0.0
     """How long that took."""
+    phases: dict[str, float] = {}
+    """Seconds of its parts: `open`, `read`, `process`, `commit`, `keep`; see `control.heartbeat.Heartbeat`."""
+    stores: dict[str, tuple[int, int]] = {}
+    """Store -> its entries and bytes, as they were before the batch."""
+    arrivals: list[Arrival] = []
+    """When the records from Kafka came."""
+    processed_ms: int = 0
+    """When all of them were processed, on its wall clock."""
+    committed_ms: int = 0
+    """When its results were in Kafka, likewise."""
 
 
 class TaskResult(msgspec.Struct, frozen=True, array_like=True):

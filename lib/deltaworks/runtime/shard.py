@@ -20,6 +20,7 @@ from deltaworks.kernel.records import RecordBatch
 from deltaworks.kernel.task import TaskMetrics
 from deltaworks.object_path import take_requests
 from deltaworks.runtime import messages
+from deltaworks.runtime.arrivals import Arrivals
 from deltaworks.runtime.messages import BatchHeader, ReadSize, Row, TaskCounts, TaskResult
 from deltaworks.runtime.state import changelog
 from deltaworks.runtime.state.local_store import Changes
@@ -29,6 +30,8 @@ from deltaworks.runtime.worker import Worker
 from deltaworks.topology.stages import StageGroup
 
 _encode = msgspec.msgpack.Encoder().encode
+PHASES = ("open", "read", "process", "commit", "keep")
+"""The parts of a task's batch; see `Heartbeat.task_phases`."""
 _DISTRUST_FROM = 2
 """Number of attempts that open the local stores; later ones begin without them."""
 CheckpointStates = Callable[[TaskId], CheckpointState]
@@ -243,11 +246,14 @@ class _TaskRun:
     def __init__(self, worker: Worker, task: TaskId, batch: BatchHeader, committed: CheckpointState) -> None:
         reach("task.start")
         self._worker, self._task, self._batch, self._committed = worker, task, batch, committed
+        self._phases = dict.fromkeys(PHASES, 0.0)
+        begun_s = clock.ticks_s()
         worker.hear(task)
         self._header, self._recovery = worker.open(task, committed)
         self._hosted = hosted = worker.task(*task)
         reach("task.opened")
         self._kernel = worker.kernel(hosted, *task, self._header.version, batch.clock_ms)
+        self._phases["open"] = clock.ticks_s() - begun_s
         hosted.kernel = hosted.version = None  # not trusted again unless this batch ends well
         hosted.collector.begin(batch.id, batch.intent, batch.known)
         if hosted.answers is not None:
@@ -255,6 +261,8 @@ class _TaskRun:
         self._ranges: list[Range] = []
         self._changes: list[Changes] = []
         self._sizes: list[ReadSize] = []
+        self._arrivals = Arrivals()
+        self._processed_ms = self._committed_ms = 0
         self._metrics: TaskMetrics | None = None
 
     def turn(self, inputs: Inputs, *, last: bool) -> _Sent:
@@ -264,6 +272,7 @@ class _TaskRun:
             inputs: records, or nothing in a tick.
             last: the task has no other turn in this batch.
         """
+        begun_s, read_s = clock.ticks_s(), self._phases["read"]
         self._ranges += inputs.ranges
         read = self._read_beside if self._batch.in_slices else self._read
         process(self._kernel, inputs, read, self._batch.clock_ms, in_slices=self._batch.in_slices)
@@ -275,7 +284,10 @@ class _TaskRun:
             assert self._hosted.overlay is not None, "a task outside a cycle has several turns"
             self._hosted.overlay.apply(changes)
         reach("task.flushed")
-        return list(self._hosted.collector.take_exchanges())
+        sent = list(self._hosted.collector.take_exchanges())
+        self._phases["process"] += clock.ticks_s() - begun_s - (self._phases["read"] - read_s)
+        self._processed_ms = clock.wall_ms()
+        return sent
 
     @property
     def is_waiting(self) -> bool:
@@ -297,10 +309,14 @@ class _TaskRun:
 
     def write(self) -> None:
         """Writes its files and commits its transaction."""
+        begun_s = clock.ticks_s()
         self._writes = self._hosted.collector.finish()
+        self._phases["commit"] = clock.ticks_s() - begun_s
+        self._committed_ms = clock.wall_ms()
 
     def keep(self) -> None:
         """Adds its changes to Spark's state; they wait in memory until Spark commits that."""
+        begun_s = clock.ticks_s()
         in_one_turn = len(self._changes) == 1
         changes = changelog.ordered(self._changes[0]) if in_one_turn else changelog.merge(self._changes, oldest=False)
         base, version = self._header.version, next_version(self._header)
@@ -309,12 +325,14 @@ class _TaskRun:
         self._worker.publish(self._task, self._batch, (base, version), chunks)
         spark_batch = self._batch.id - self._worker.config.first_batch
         self._worker.keep(self._task, self._kernel, Pending(spark_batch, base, version, changes, clock.ticks_s()))
+        self._phases["keep"] = clock.ticks_s() - begun_s
         reach("task.end")
 
     def result(self) -> TaskResult:
         """The answer to the driver."""
         hosted, metrics, restore = self._hosted, self._metrics, self._hosted.restore
         assert metrics is not None and restore is not None
+        stores = hosted.local.sizes()
         counts = TaskCounts(
             records_in=metrics.records_in,
             dropped=metrics.dropped + hosted.collector.refused,
@@ -323,12 +341,17 @@ class _TaskRun:
             dead_letters=metrics.dead_letters + hosted.collector.refused,
             sent=hosted.collector.sent,
             stream_time_ms=metrics.stream_time_ms,
-            state_entries=hosted.local.entry_count(),
+            state_entries=sum(entries for entries, _ in stores.values()),
             next_tick_ms=self._kernel.next_tick_ms(),
             sizes=self._sizes,
             requests=take_requests(),
             restored_entries=restore.entries,
             restore_s=restore.seconds,
+            phases=self._phases,
+            stores=stores,
+            arrivals=self._arrivals.found,
+            processed_ms=self._processed_ms,
+            committed_ms=self._committed_ms,
         )
         recovery, skipped = self._recovery.value, hosted.collector.skipping
         return TaskResult(*self._task, self._ranges, counts, self._writes, recovery, skipped)
@@ -343,10 +366,19 @@ class _TaskRun:
             yield from self._hosted.collector.archived(ranges, self._measured(reader.read(ranges)))
 
     def _measured(self, portions: Iterable[list[RecordBatch]]) -> Iterator[list[RecordBatch]]:
-        """Measures the size of records in the first portion."""
-        for number, portion in enumerate(portions):
-            if number == 0:
+        """Measures the size of records in the first portion, and when all of them came."""
+        waiting, is_first = iter(portions), True
+        while True:
+            begun_s = clock.ticks_s()
+            portion = next(waiting, None)
+            self._phases["read"] += clock.ticks_s() - begun_s
+            if portion is None:
+                return
+            if is_first:
                 self._sizes += [ReadSize(batch.topic, len(batch.offsets), _size_of(batch)) for batch in portion]
+            is_first, read_ms = False, clock.wall_ms()
+            for batch in portion:
+                self._arrivals.add(batch.timestamps_ms, read_ms)
             yield portion
 
 

@@ -24,7 +24,7 @@ import msgspec
 from deltaworks import faults
 from deltaworks.breaker import CircuitBreaker
 from deltaworks.config import Kafka
-from deltaworks.control import call_outs, fence
+from deltaworks.control import call_outs, fence, restores
 from deltaworks.control.served import Place
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import StateError
@@ -113,6 +113,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The stream's state is on this machine, so nobody has gone on with it elsewhere."""
     call_outs: Path | None = None
     """Folder of this machine in which tasks note which systems count as down; None: nobody looks."""
+    restores: Path | None = None
+    """Folder of this machine in which tasks note how far their restores have come; None: nobody looks."""
     answers: Path | None = None
     """Folder of the recorded answers of other systems; None: its tasks ask nobody."""
     fault_hook: str | None = None
@@ -272,7 +274,7 @@ class Worker:
             StateError: also a new one cannot be read or written.
         """
         hosted = self.task(*task)
-        hosted.restore = restore = Restore(f"task {task[0]}-{task[1]}")
+        hosted.restore = restore = Restore(f"task {task[0]}-{task[1]}", partial(self._tell_restore, task))
         with hosted.lock:
             pending, hosted.pending = hosted.pending, None
             try:
@@ -287,6 +289,15 @@ class Worker:
             if hosted.overlay is not None:
                 hosted.overlay.clear()
             return opened
+
+    def _tell_restore(self, task: TaskId, done: int, total: int) -> None:
+        if self.config.restores is None:
+            return
+        name = f"{task[0]}-{task[1]}"
+        if done < total:
+            restores.note(self.config.restores, name, restores.Restoring(done=done, total=total))
+        else:
+            restores.ended(self.config.restores, name)
 
     def keep(self, task: TaskId, kernel: Task, pending: Pending) -> None:
         """A batch has ended well, as far as this process knows."""

@@ -254,7 +254,7 @@ class StreamDriver:
     def _begin(self, begun: Begun, *, finish_batch: bool) -> None:
         self._current = self._paths.current
         self._intents, self._first_batch = begun.intents, begun.checkpoint.first_batch
-        self._health.begin(begun.checkpoint.query_id)
+        self._health.begin(begun.checkpoint.query_id, sum(begun.checkpoint.tasks))
         if finish_batch:
             self._planned_by = self._paths.finishing(self._generation)
             self._planned_by.touch()
@@ -382,6 +382,7 @@ class StreamDriver:
             is_state_here=is_state_here,
             answers=self._paths.answers,
             call_outs=None if self._elsewhere else self._paths.call_outs,
+            restores=None if self._elsewhere else self._paths.restores,
             fault_hook=self._settings.fault_hook,
         )
         frame = spark.readStream.format("kafka_ranges").options(**offsets_option(source)).load()
@@ -444,7 +445,7 @@ class StreamDriver:
         record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick, topics=intent.topics)
         with self._committing:
             writes = [write for result in results for write in result.writes]
-            committer.commit(
+            commits = committer.commit(
                 batch_id,
                 writes,
                 intent=token(intent.digest),
@@ -457,12 +458,16 @@ class StreamDriver:
             committer.refresh_snapshots()
             reach("driver.before_cut")
             committer.publish_cut()
-        committed = clock.ticks_s()
+        committed, visible_ms = clock.ticks_s(), clock.wall_ms()
         batches.append(self._paths.batches, record, self._admitted)
         self._batch = None
         durable.committed(spark_batch)
         self._reporter.batch(record, self._health.query_id)
-        self._health.add(intent, results)
+        self._health.add(intent, results, visible_ms=visible_ms)
+        self._health.tables(
+            {each.table: (each.changed_rows, each.seconds) for each in commits if not each.skipped},
+            {name: len(table.log.files) for name, table in committer.tables.items()},
+        )
         self._ticked = self._ticked or intent.tick
         for result in results:
             for size in result.counts.sizes:
@@ -518,6 +523,7 @@ class StreamDriver:
                 self._obey(committer)
             if clock.ticks_s() - last_beat >= _IDLE_BEAT_S:
                 self._measure_lag()
+                self._hear_of_spark(query)
                 if self._health.quiet_s > _QUIET_S:
                     with beating.during("a snapshot"):
                         self._refresh_snapshots(committer)
@@ -547,6 +553,15 @@ class StreamDriver:
             committer.refresh_snapshots(eager=True)
             committer.publish_cut()
         self._health.snapshots(committer.stale_snapshots)
+
+    def _hear_of_spark(self, query: StreamingQuery) -> None:
+        """Takes how long the last batch took in Spark, with what is around `_commit_batch`."""
+        if not self._health.waits_for_spark:
+            return
+        told = query.lastProgress
+        if told is not None and "addBatch" in told["durationMs"]:
+            phases = {phase: took_ms / 1_000 for phase, took_ms in told["durationMs"].items()}
+            self._health.spark_batch(self._first_batch + told["batchId"], phases)
 
     def _measure_lag(self) -> None:
         """Asks where the topics end; if the broker does not answer, the lag stays unknown."""

@@ -11,7 +11,9 @@ import pytest
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from deltaworks.control.heartbeat import Heartbeat
+from deltaworks.control.distribution import Distribution
+from deltaworks.control.heartbeat import Heartbeat, StoreSize, TableFacts
+from deltaworks.control.restores import Restoring
 from deltaworks.metrics import stream
 from deltaworks.metrics.stream import PREFIX, STATES, StreamMetrics
 from deltaworks.topology.alerts import Alerts
@@ -47,6 +49,27 @@ BEAT = Heartbeat(
     store_requests={"PUT": 9},
     interval_s=1.5,
     alerts=Alerts(lag=timedelta(minutes=2), dead_letters=3),
+    tasks=12,
+    sent_records=11,
+    stores={
+        "users": StoreSize(entries=4_000, size_bytes=8_192),
+        "__task__": StoreSize(entries=1_000, size_bytes=4_096),
+    },
+    task_phases={
+        phase: Distribution().with_batch([(0.25, 1), (0.75, 1)])
+        for phase in ("open", "read", "process", "commit", "keep")
+    },
+    latency={
+        stage: Distribution().with_batch([(0.2, 3), (4.0, 1)])
+        for stage in ("read", "processed", "committed", "visible")
+    },
+    restoring={"0-1": Restoring(done=10, total=30), "0-2": Restoring(done=5, total=20)},
+    spark_phases={"addBatch": 0.75, "walCommit": 0.03125},
+    call_outs={"scores": "open"},
+    tables={
+        "orders": TableFacts(rows=700, commits=40, commit_seconds=2.5, committed_at=1_700_000_000.0, files=17),
+        "users": TableFacts(files=3, stale_since=1_699_999_940.5),
+    },
 )
 
 
@@ -79,6 +102,10 @@ def test_a_scrape_shows_every_number_of_the_heartbeat(monkeypatch: pytest.Monkey
         "records_per_second": 1_500.5,
         "lag_seconds": 0.5,
         "state_entries": 5_000,
+        "tasks": 12,
+        "restoring_tasks": 2,
+        "restoring_entries": 50,
+        "restoring_entries_done": 15,
         "last_batch": 41,
         "last_batch_seconds": 0.75,
         "interval_seconds": 1.5,
@@ -89,6 +116,7 @@ def test_a_scrape_shows_every_number_of_the_heartbeat(monkeypatch: pytest.Monkey
         "home_free_ratio": free,
         "stale_snapshots": 2,
         "records_total": 90_000,
+        "sent_records_total": 11,
         "dropped_records_total": 1,
         "late_records_total": 2,
         "lost_results_total": 3,
@@ -101,8 +129,34 @@ def test_a_scrape_shows_every_number_of_the_heartbeat(monkeypatch: pytest.Monkey
     assert found[("next_offset", (("partition", "0"), ("topic", "orders")))] == 100
     assert found[("store_openings_total", (("how", "rebuilt"),))] == 2
     assert found[("object_store_requests_total", (("kind", "PUT"),))] == 9
+    users, shop = (("store", "users"),), (("table", "orders"),)
+    assert (found[("store_entries", users)], found[("store_bytes", users)]) == (4_000, 8_192)
+    assert found[("spark_phase_seconds", (("phase", "walCommit"),))] == 0.03125
+    assert found[("breaker_open", (("call_out", "scores"), ("state", "open")))] == 1
+    assert (found[("table_rows_total", shop)], found[("table_commits_total", shop)]) == (700, 40)
+    assert (found[("table_commit_seconds_total", shop)], found[("table_files", shop)]) == (2.5, 17)
+    assert found[("table_commit_timestamp_seconds", shop)] == 1_700_000_000
+    stale = {dict(labels)["table"]: value for (name, labels), value in found.items() if name == "table_stale_seconds"}
+    assert stale == {"orders": 0, "users": 60}
     states = {dict(labels)[f"{PREFIX}state"]: value for (name, labels), value in found.items() if name == "state"}
     assert states == {state: float(state == "running") for state in STATES}
+
+
+def test_durations_of_tasks_and_ages_of_records_are_histograms() -> None:
+    metrics = StreamMetrics("orders")
+    metrics.take(BEAT)
+
+    found = samples(metrics)
+
+    def bucket(metric: str, label: tuple[str, str], end: str) -> float:
+        return found[(f"{metric}_bucket", tuple(sorted((label, ("le", end)))))]
+
+    process, read = ("phase", "process"), ("stage", "read")
+    assert [bucket("task_phase_seconds", process, end) for end in ("0.1", "0.25", "1.0", "+Inf")] == [0, 1, 2, 2]
+    assert (found[("task_phase_seconds_sum", (process,))], found[("task_phase_seconds_count", (process,))]) == (1, 2)
+    assert [bucket("latency_seconds", read, end) for end in ("0.25", "2.5", "5.0", "+Inf")] == [3, 3, 4, 4]
+    assert found[("latency_highest_seconds", (read,))] == 4
+    assert found[("task_phase_highest_seconds", (process,))] == 0.75
 
 
 def test_each_batch_counts_once_with_its_parts() -> None:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deltaworks import clock
 from deltaworks.control import fence, heartbeat
+from deltaworks.control.heartbeat import TableFacts
 from deltaworks.control.intents import Intent
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import SilentReporter
@@ -187,3 +189,56 @@ def test_what_was_restored_is_in_the_heartbeat_and_a_long_restore_in_the_log(
     assert (beat.restored_entries, beat.restore_seconds) == (4_001_000, 8.5)
     assert beat.store_openings == {"rebuild": 3}
     assert [each.getMessage() for each in caplog.records] == ["batch 7, task 0-2: 4,000,000 entries restored in 8 s"]
+
+
+def test_a_heartbeat_knows_tables_and_since_when_they_are_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = PipelinePaths.at(tmp_path)
+    fence.advance(paths.fence, 1, "p")
+    health = Health(paths, "p", 1, SilentReporter())
+    health.begin("q", 12)
+    for now_s, changed, stale in (
+        (100.0, {"a": (5, 0.25), "a.changelog": (9, 0.5)}, ["a"]),
+        (160.0, {"a.changelog": (1, 0.25)}, ["a"]),
+    ):
+        monkeypatch.setattr(clock, "wall_ns", lambda now_s=now_s: round(now_s * 1e9))
+        health.tables(changed, {"a": 3, "a.changelog": 7, "b": 1})
+        health.batch_ended(7, 10, {"tasks": 0.5}, stale)
+
+    beat = heartbeat.read(paths.heartbeat)
+    assert beat is not None and beat.tasks == 12
+    assert beat.tables == {
+        "a": TableFacts(rows=5, commits=1, commit_seconds=0.25, committed_at=100.0, files=3, stale_since=100.0),
+        "a.changelog": TableFacts(rows=10, commits=2, commit_seconds=0.75, committed_at=160.0, files=7),
+        "b": TableFacts(files=1),
+    }
+    health.snapshots([])
+    health.write("running")
+    beat = heartbeat.read(paths.heartbeat)
+    assert beat is not None and beat.tables["a"].stale_since is None
+
+
+def test_spark_is_asked_soon_after_a_batch_and_until_it_has_told(
+    tmp_path: Path, ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "ticks_s", ticks)
+    paths = PipelinePaths.at(tmp_path)
+    fence.advance(paths.fence, 1, "p")
+    health = Health(paths, "p", 1, SilentReporter())
+    waits = [health.waits_for_spark]
+    health.batch_ended(7, 10, {"tasks": 0.5}, [])
+    health.spark_batch(6, {"addBatch": 0.25})
+    waits.append(health.waits_for_spark)
+    health.spark_batch(7, {"addBatch": 0.75, "walCommit": 0.125})
+    waits.append(health.waits_for_spark)
+    health.batch_ended(8, 10, {"tasks": 0.5}, [])
+    ticks.now += 6
+    waits.append(health.waits_for_spark)
+    assert waits == [False, True, False, False], (
+        "no batch; it told of an older one; it told; now it tells that it idles"
+    )
+
+    health.write("running")
+    beat = heartbeat.read(paths.heartbeat)
+    assert beat is not None and beat.spark_phases == {"addBatch": 0.75, "walCommit": 0.125}

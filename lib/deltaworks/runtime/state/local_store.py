@@ -49,6 +49,7 @@ __all__ = [
     "StateVersion",
     "databases_of",
     "discard",
+    "size_in",
     "stores_of",
     "version_in",
 ]
@@ -214,6 +215,11 @@ class LocalStore:
     def entry_count(self) -> int:
         with self._guarded(), self._env.begin() as txn:
             return _entry_count(txn, self._databases)
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Store -> its entries, and the bytes of its pages, without those of free ones."""
+        with self._guarded(), self._env.begin() as txn:
+            return {name: size_in(txn, self._databases, name) for name in self._databases.entries}
 
     def refresh(self) -> bool:
         """Opens the current store in the folder, if another process has thrown away the one that was there.
@@ -547,6 +553,13 @@ class LocalReader:
 def _progress(writer: int) -> int:
     """Changes whenever whoever has the lock shows that it goes on (`LocalTransaction.restored`)."""
     return os.fstat(writer).st_mtime_ns
+
+
+def size_in(txn: _Transaction, databases: Databases, store: str) -> tuple[int, int]:
+    """The entries of a store, and the bytes of its pages."""
+    found = [txn.stat(each) for each in (databases.entries[store], databases.times.get(store)) if each is not None]
+    pages = sum(each["branch_pages"] + each["leaf_pages"] + each["overflow_pages"] for each in found)
+    return found[0]["entries"], pages * found[0]["psize"]
 
 
 def version_in(txn: _Transaction, databases: Databases) -> StateVersion:

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -144,10 +144,12 @@ class Restore:
 
     Args:
         name: of the task, for the log.
+        tell: hears it when the log does: entries that are done, and all of them; the same number at the end.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, tell: Callable[[int, int], None] | None = None) -> None:
+        self._name, self._tell = name, tell
+        self._told = False
         self._total = 0
         self._begun_s = self._told_s = 0.0
         self.entries = 0
@@ -160,7 +162,11 @@ class Restore:
         """Measures the restore of segments."""
         self._total, self.entries = sum(segment.entries for segment in segments), 0
         self._begun_s = self._told_s = clock.ticks_s()
-        yield
+        try:
+            yield
+        finally:
+            if self._told:
+                self._say(self._total)
         self.seconds = clock.ticks_s() - self._begun_s
 
     def add(self, changes: Changes) -> None:
@@ -175,6 +181,13 @@ class Restore:
                 self._name,
                 *(f"{n:,.0f}" for n in (self.entries, self._total, rate)),
             )
+            self._told = True
+            self._say(self.entries)
+
+    def _say(self, done: int) -> None:
+        if self._tell is not None:
+            with suppress(OSError):  # it only helps people
+                self._tell(done, self._total)
 
 
 def same_version(local: StateVersion, committed: StateVersion) -> bool:

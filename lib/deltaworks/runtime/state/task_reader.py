@@ -30,6 +30,7 @@ from deltaworks.runtime.state.local_store import (
     LocalReader,
     StateVersion,
     databases_of,
+    size_in,
     version_in,
 )
 from deltaworks.runtime.state.overlay import Overlay
@@ -316,15 +317,8 @@ class _Opened:
 
     def size(self, store: str) -> tuple[int, int]:
         """Entries, and bytes of pages."""
-        databases, entries, size_bytes = self.databases, 0, 0
         with self._within as txn:
-            for database in (databases.entries[store], databases.times.get(store)):
-                if database is not None:
-                    found = txn.stat(database)
-                    pages = found["branch_pages"] + found["leaf_pages"] + found["overflow_pages"]
-                    size_bytes += pages * found["psize"]
-            entries = txn.stat(databases.entries[store])["entries"]
-        return entries, size_bytes
+            return size_in(txn, self.databases, store)
 
     def close(self) -> None:
         self.end()
