@@ -546,6 +546,11 @@ class Settings:
         return self.metrics_targets / f"{pipeline}.json"
 
     @property
+    def connectors_target(self) -> Path:
+        """That of the metrics of connectors."""
+        return self.metrics_targets / "connectors" / "connectors.json"
+
+    @property
     def temporary(self) -> Path:
         """Temporary files of the components."""
         return self.home / "tmp"

@@ -38,6 +38,10 @@ class ConnectorStatus:
     """Why it is so, in one line without secrets."""
     differs: bool | None = None
     """Whether file and cluster differ; None: that is not known."""
+    type: str = "unknown"
+    """`source`, `sink`, or `unknown`."""
+    workers: tuple[str, ...] = ()
+    """The worker of each task; empty: it has none now."""
     dead_letters: int | None = None
     """How many its topic of dead letters holds; None: it has none, or that is not known."""
 
@@ -123,6 +127,10 @@ def _status(
         failed_tasks=states.count(FAILED),
         tasks=len(states),
         restarts=restarts,
+        type="unknown" if status is None else status.type,
+        workers=()
+        if status is None
+        else tuple(task.worker_id for task in sorted(status.tasks, key=lambda each: each.id)),
         reason=reason or wrong or _drift(connector, listed.info.texts),
         differs=differs,
     )

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
-from prometheus_client import start_http_server
+from prometheus_client import CollectorRegistry, start_http_server
 
 from deltaworks.control.batches import BatchRecord
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.reporter import Reporter
-from deltaworks.errors import LeaseError
+from deltaworks.errors import ConfigurationError, LeaseError
 from deltaworks.files import replace_file
 from deltaworks.metrics.stream import StreamMetrics
 from deltaworks.settings import Settings
@@ -75,8 +76,7 @@ def metered(settings: Settings, pipeline: str, reporter: Reporter) -> Iterator[R
     file, failed = settings.metrics_target(pipeline), False
     address = f"{_LOOPBACK}:{server.server_port}"
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(file, msgspec.json.encode([Target([address])]), mode=0o600)
+        _tell(file, address)
         _log.info("metrics at http://%s/metrics", address)
         yield MeteredReporter(metrics, reporter)
     except Exception as error:
@@ -90,13 +90,56 @@ def metered(settings: Settings, pipeline: str, reporter: Reporter) -> Iterator[R
         thread.join()
 
 
+@contextmanager
+def served(registry: CollectorRegistry, file: Path, *, port: int = 0) -> Iterator[str]:
+    """Metrics that can be read while the block runs, on 127.0.0.1.
+
+    Args:
+        registry: of the metrics.
+        file: says where, as Prometheus reads it; it is taken away at the end.
+        port: where to listen; 0: any free one.
+
+    Returns:
+        The address of the metrics.
+
+    Raises:
+        ConfigurationError: the port is in use.
+    """
+    try:
+        server, thread = start_http_server(port, addr=_LOOPBACK, registry=registry)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{_LOOPBACK}:{port} cannot be used: {error}.", hint="choose another one with --port; 0 is any free one"
+        ) from error
+    address = f"{_LOOPBACK}:{server.server_port}"
+    try:
+        _tell(file, address)
+        yield f"http://{address}/metrics"
+    finally:
+        if _told(file) == address:  # not that of another process
+            file.unlink(missing_ok=True)
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 def targets(settings: Settings) -> dict[str, str]:
     """Pipeline -> host and port of the driver that has run last, unless it was stopped."""
     found = {}
     for file in sorted(settings.metrics_targets.glob("*.json")):
-        try:
-            (target,) = msgspec.json.decode(file.read_bytes(), type=list[Target])
-            found[file.stem] = target.targets[0]
-        except (OSError, ValueError, IndexError):  # taken away just now, or damaged: the next driver replaces it
-            continue
+        if (address := _told(file)) is not None:
+            found[file.stem] = address
     return found
+
+
+def _tell(file: Path, address: str) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_file(file, msgspec.json.encode([Target([address])]), mode=0o600)
+
+
+def _told(file: Path) -> str | None:
+    try:
+        (target,) = msgspec.json.decode(file.read_bytes(), type=list[Target])
+        return target.targets[0]
+    except (OSError, ValueError, IndexError):  # taken away just now, or damaged: the next process replaces it
+        return None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deltaworks.errors import ConfigurationError
-from deltaworks.metrics.rules import JOB, times
+from deltaworks.metrics.rules import CONNECTORS_JOB, JOB, times
 from deltaworks.settings import Settings
 
 _SCRAPE_CONFIG = """\
@@ -20,12 +20,17 @@ scrape_configs:
     scrape_interval: {every}
     honor_labels: true
     file_sd_configs:
-      - files: ["{files}"]
+      - files: ["{folder}/*.json"]
         refresh_interval: {every}
     relabel_configs:
       - source_labels: [__meta_filepath]
         regex: ".*/(.+)[.]json"
         target_label: pipeline
+  - job_name: {connectors_job}
+    scrape_interval: {connectors_every}
+    file_sd_configs:
+      - files: ["{folder}/connectors/*.json"]
+        refresh_interval: {connectors_every}
 """
 _WEBHOOK = """\
   - name: webhook
@@ -38,7 +43,7 @@ _QUERIES_PORT = 19200
 
 
 def scrape_config(settings: Settings, *, scale: float = 1.0) -> str:
-    """The part of a configuration of Prometheus that finds all drivers of a home.
+    """The part of a configuration of Prometheus that finds all drivers of a home, and the metrics of its connectors.
 
     Each target has the name of its pipeline as a label, so that `up` has it, too.
 
@@ -55,7 +60,13 @@ def scrape_config(settings: Settings, *, scale: float = 1.0) -> str:
             f"Prometheus cannot use {folder}: it takes some of its characters for a pattern.",
             hint="DELTAWORKS_HOME=<a folder without quotes, brackets, * and ?>",
         )
-    return _SCRAPE_CONFIG.format(job=JOB, files=f"{folder}/*.json", every=times("5s", scale, 0.5))
+    return _SCRAPE_CONFIG.format(
+        job=JOB,
+        connectors_job=CONNECTORS_JOB,
+        folder=folder,
+        every=times("5s", scale, 0.5),
+        connectors_every=times("10s", scale, 0.5),
+    )
 
 
 def prometheus_config(settings: Settings, rules: Path, *, scale: float = 1.0) -> str:

@@ -19,6 +19,8 @@ from deltaworks.errors import ConfigurationError
 
 JOB = "deltaworks"
 """Name of the drivers' job in the configuration of Prometheus."""
+CONNECTORS_JOB = "deltaworks-connectors"
+"""That of `deltaworks metrics --serve`."""
 _GUIDE = "how-to/metrics"
 _EVERY = "15s"
 _DURATION = re.compile(r"(?<=\[)\d+[smhd](?=])|(?<=offset )\d+[smhd]\b")

@@ -19,7 +19,7 @@ from deltaworks.control.connector_book import ConnectorBook
 from deltaworks.errors import ControlUnavailableError
 from deltaworks.settings import Settings
 from tests.support.connector_book import BookInMemory
-from tests.support.fake_connect import FILE_SOURCE, POSTGRES, FakeConnect, fake_connect
+from tests.support.fake_connect import FILE_SOURCE, POSTGRES, WORKER, FakeConnect, fake_connect
 
 CDC = """\
 from deltaworks.connect import DebeziumPostgres
@@ -61,8 +61,9 @@ def test_a_connector_that_runs(world: World) -> None:
     world.book.deployed("lines", LINES, cluster="c", by="me")
 
     assert world.only == ConnectorStatus(
-        name="lines", desired="running", state="RUNNING", tasks=2, running_tasks=2, differs=False
-    )
+        name="lines", desired="running", state="RUNNING", tasks=2, running_tasks=2, differs=False, type="source",
+        workers=(WORKER, WORKER),
+    )  # fmt: skip
 
 
 def test_one_that_has_failed_says_why_in_one_line_without_secrets(world: World) -> None:

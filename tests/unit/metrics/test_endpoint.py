@@ -12,8 +12,9 @@ import pytest
 
 from deltaworks import home
 from deltaworks.control.reporter import SilentReporter
-from deltaworks.errors import FencedError, SinkError
-from deltaworks.metrics.endpoint import metered, targets
+from deltaworks.errors import ConfigurationError, FencedError, SinkError
+from deltaworks.metrics.endpoint import metered, served, targets
+from deltaworks.metrics.stream import StreamMetrics
 from deltaworks.settings import Settings
 from tests.unit.metrics.test_stream import BEAT
 
@@ -74,3 +75,24 @@ def test_the_file_of_a_driver_that_has_failed_stays_so_that_it_is_missed(
         raise error
 
     assert (set(targets(settings)) == {"orders"}) is stays
+
+
+def test_metrics_of_the_home_are_beside_those_of_drivers(settings: Settings) -> None:
+    metrics, file = StreamMetrics("orders"), settings.connectors_target
+    metrics.take(BEAT)
+    with served(metrics.registry, file) as address:
+        assert "deltaworks_stream_tasks" in read(address.removeprefix("http://").removesuffix("/metrics"))
+        [told] = json.loads(file.read_text())
+        assert f"http://{told['targets'][0]}/metrics" == address
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert targets(settings) == {}, "it is no driver"
+        port = int(told["targets"][0].rpartition(":")[2])
+        with (
+            pytest.raises(ConfigurationError, match="choose another one") as raised,
+            served(metrics.registry, file, port=port),
+        ):
+            pass
+        assert "127.0.0.1" in raised.value.message
+        assert json.loads(file.read_text()) == [told], "the one that serves is found"
+
+    assert not file.exists()

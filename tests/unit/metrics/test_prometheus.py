@@ -31,9 +31,11 @@ def test_prometheus_asks_drivers_itself_and_queries_and_tells_the_alertmanager(s
     assert found["rule_files"] == ['/a "b"/alerts.yml']
     assert found["alerting"]["alertmanagers"][0]["static_configs"] == [{"targets": ["127.0.0.1:19094"]}]
     jobs = {job["job_name"]: job for job in found["scrape_configs"]}
-    assert set(jobs) == {"deltaworks", "prometheus", "alertmanager", "deltaworks-queries"}
+    assert set(jobs) == {"deltaworks", "deltaworks-connectors", "prometheus", "alertmanager", "deltaworks-queries"}
     assert jobs["prometheus"]["static_configs"] == [{"targets": ["127.0.0.1:19090"]}]
-    assert jobs["deltaworks"] == yaml.safe_load(scrape_config(settings))["scrape_configs"][0]
+    of_home = yaml.safe_load(scrape_config(settings))["scrape_configs"]
+    assert [jobs["deltaworks"], jobs["deltaworks-connectors"]] == of_home
+    assert of_home[1]["file_sd_configs"][0]["files"] == [f"{settings.connectors_target.parent}/*.json"]
 
 
 def test_alerts_go_to_the_webhook_if_there_is_one(settings: Settings) -> None:

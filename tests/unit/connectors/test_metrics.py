@@ -1,0 +1,129 @@
+"""What a scrape shows of connectors: the figures of `deltaworks status`, and how far sinks are behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deltaworks.connect.api import ConnectApi
+from deltaworks.connectors import lags, metrics
+from deltaworks.connectors.metrics import PREFIX, STATES, ConnectorMetrics, look
+from deltaworks.connectors.overview import PATIENCE, Connectors, ConnectorStatus, overview
+from deltaworks.errors import KafkaReadError
+from deltaworks.kafka import admin
+from tests.support.fake_connect import fake_connect
+from tests.unit.connectors.test_overview import LINES, World
+
+RUNS = ConnectorStatus(
+    name="lines", desired="running", state="RUNNING", tasks=3, running_tasks=2, failed_tasks=1, restarts=4,
+    differs=True, dead_letters=7, type="sink", workers=("a:1", "a:1", "b:1"),
+)  # fmt: skip
+
+
+def samples(found: ConnectorMetrics) -> dict[str, float]:
+    """Name without prefix, with the labels but the connector's name -> value."""
+    return {
+        sample.name.removeprefix(PREFIX)
+        + "".join(v for k, v in sample.labels.items() if k != "connector"): sample.value
+        for family in found.registry.collect()
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }
+
+
+def test_a_scrape_shows_what_the_status_says() -> None:
+    found = ConnectorMetrics()
+    assert samples(found) == {}, "nobody has looked yet"
+
+    found.take(Connectors(connectors=(RUNS,)), {"lines": 11})
+
+    shown = samples(found)
+    assert shown.pop("deltaworks_connect_looked_timestamp_seconds") > 1_700_000_000
+    assert {name: value for name, value in shown.items() if not name.startswith("state")} == {
+        "deltaworks_connect_up": 1, "tasks": 3, "running_tasks": 2, "failed_tasks": 1, "restarts": 4, "differs": 1,
+        "dead_letters": 7, "lag_records": 11, "moved_tasks_total": 0,
+    }  # fmt: skip
+    assert {name.removeprefix("state"): value for name, value in shown.items() if name.startswith("state")} == {
+        state: float(state == "RUNNING") for state in STATES
+    }
+
+
+def test_tasks_that_are_found_elsewhere_have_moved() -> None:
+    found = ConnectorMetrics()
+    for workers in (("a", "a", "b"), (), ("a", "b", "b"), ("b", "b"), ("b", "b", "c")):
+        found.take(Connectors(connectors=(replace(RUNS, workers=workers),)), {})
+
+    assert samples(found)["moved_tasks_total"] == 2, "one while nothing was known; one that is new moves not"
+
+
+def test_what_is_not_known_is_absent() -> None:
+    found = ConnectorMetrics()
+    away = replace(RUNS, state="UNKNOWN", tasks=0, running_tasks=0, failed_tasks=0, dead_letters=None)
+    found.take(Connectors(connectors=(away,), problem="it does not answer"), {})
+
+    shown = samples(found)
+    assert (shown["deltaworks_connect_up"], shown["stateUNKNOWN"]) == (0, 1)
+    assert not {"tasks", "failed_tasks", "dead_letters", "lag_records"} & set(shown)
+
+    found.take(Connectors(), {})
+    assert "deltaworks_connect_up" not in samples(found), "a project without connectors needs no Kafka Connect"
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
+    with fake_connect() as fake:
+        yield World(monkeypatch, tmp_path, fake)
+
+
+def test_a_look_asks_kafka_connect(world: World) -> None:
+    found = ConnectorMetrics()
+    world.fake.add("lines", LINES, tasks=2)
+    world.fake.fail("lines", 1, "java.io.IOException: no")
+
+    look(world.settings, found)
+
+    shown, [status] = samples(found), overview(world.settings).connectors
+    assert (shown["tasks"], shown["running_tasks"], shown["failed_tasks"]) == (2, 1, 1)
+    assert (status.tasks, status.running_tasks, status.failed_tasks) == (2, 1, 1)
+
+
+def offset(topic: str, partition: int, at: int | None) -> dict[str, object]:
+    return {
+        "partition": {"kafka_topic": topic, "kafka_partition": partition},
+        "offset": None if at is None else {"kafka_offset": at},
+    }
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lags, "require_cluster", lambda *_, **__: None)
+    monkeypatch.setattr(admin, "admin", lambda _: None)
+    monkeypatch.setattr(admin, "partition_counts_of", lambda *_, **__: {"orders": 2})
+    monkeypatch.setattr(admin, "end_offsets", lambda _, topics: {(t, p): 100 for t in topics for p in (0, 1)})
+
+
+@pytest.mark.usefixtures("broker")
+def test_the_lag_of_a_sink_is_what_it_has_not_committed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = world.fake.add("lines", LINES)
+    sink.offsets = [offset("orders", 0, 90), offset("orders", 1, 100), offset("gone", 0, 5), offset("orders", 2, None)]
+    monkeypatch.setattr(metrics, "overview", lambda _: Connectors(connectors=(RUNS,)))
+    found = ConnectorMetrics()
+
+    look(world.settings, found)
+
+    assert samples(found)["lag_records"] == 10
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_lag_that_is_not_known_is_left_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise KafkaReadError("the broker does not answer")
+
+    world.fake.add("lines", LINES).offsets = [offset("orders", 0, 90)]
+    with ConnectApi.of(world.settings, PATIENCE) as api:
+        assert lags.lags_soon(world.settings.cluster, api, ["lines", "nobody"]) == {"lines": 10}
+        monkeypatch.setattr(admin, "end_offsets", away)
+        assert lags.lags_soon(world.settings.cluster, api, ["lines"]) == {}
