@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
+import time
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from deltaworks import home
+from deltaworks.connectors.metrics import ConnectorMetrics
+from deltaworks.connectors.overview import Connectors
+from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.reporter import SilentReporter
-from deltaworks.metrics import prometheus, rules
-from deltaworks.metrics.endpoint import metered
+from deltaworks.metrics import dashboards, prometheus, rules
+from deltaworks.metrics.endpoint import metered, served
+from deltaworks.metrics.grafana import Query
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import monitoring, pages
@@ -26,6 +33,7 @@ from deltaworks.stack.lifecycle import down, status, up
 from deltaworks.stack.ports import free_ports, is_free
 from tests.support import polling
 from tests.support.live_stack import await_restart, kill_component, listening
+from tests.unit.connectors.test_metrics import RUNS
 from tests.unit.metrics.test_stream import BEAT
 
 until = partial(polling.until, timeout_s=60)
@@ -322,6 +330,55 @@ def test_the_configuration_and_scaled_rules_are_valid(promtool: str, settings: S
     assert f"{len(rules.RULES)} rules found" in run(promtool, "check", "config", str(tmp_path / "prometheus.yml"))
 
 
+def filled(expr: str) -> str:
+    """A query of a dashboard as Grafana asks it."""
+    return re.sub(r"\$(pipeline|connector)\b", ".*", expr).replace("$__rate_interval", "1m")
+
+
+def test_the_queries_of_dashboards_are_promql(promtool: str, tmp_path: Path) -> None:
+    exprs = {filled(query.expr) for _, query in asked_by_panels()}
+    assert not [expr for expr in exprs if "$" in expr]
+    recorded = [{"record": f"panel:{number}", "expr": expr} for number, expr in enumerate(sorted(exprs))]
+    (tmp_path / "panels.yml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
+
+    assert f"{len(exprs)} rules found" in run(promtool, "check", "rules", str(tmp_path / "panels.yml"))
+
+
+def asked_by_panels() -> Iterator[tuple[str, Query]]:
+    """Dashboard and panel, and each of its queries."""
+    for dashboard in dashboards.ALL:
+        for row in dashboard.rows:
+            for panel in row.panels:
+                yield from ((f"{dashboard.title}, {panel.title}", query) for query in panel.queries)
+
+
+def later(batch: int) -> Heartbeat:
+    """A heartbeat after so many batches, each like the others."""
+    again = {
+        field: {name: each.with_batch([(0.25, 4)] * batch) for name, each in getattr(BEAT, field).items()}
+        for field in ("task_phases", "latency")
+    }
+    tables = {
+        name: msgspec.structs.replace(each, rows=each.rows + batch, commits=each.commits + batch)
+        for name, each in BEAT.tables.items()
+    }
+    return msgspec.structs.replace(
+        BEAT, batch_id=batch, records_total=BEAT.records_total + batch, at=time.time(), tables=tables, **again
+    )
+
+
+def without_numbers(settings: Settings, wanted: Mapping[str, Query], beat: Callable[[], None]) -> dict[str, Query]:
+    """The panels that have no number yet, after some seconds of a stream that goes on."""
+    missing, until_s = dict(wanted), time.monotonic() + 60
+    while missing and time.monotonic() < until_s:
+        beat()
+        for name, query in list(missing.items()):
+            if any(series["value"][1] != "NaN" for series in asked(settings, filled(query.expr))):
+                del missing[name]
+        time.sleep(1.0)
+    return missing
+
+
 @pytest.fixture
 def stack(settings: Settings) -> Iterator[Settings]:
     try:
@@ -359,6 +416,12 @@ def test_they_watch_drivers_on_this_machine_only_and_keep_data(stack: Settings) 
         assert len(managers["data"]["activeAlertmanagers"]) == 1
         loaded = pages.said(stack.prometheus_port, "/api/v1/rules", timeout_s=10) or {}
         assert len(loaded["data"]["groups"][0]["rules"]) == len(rules.RULES)
+        batches = itertools.count(BEAT.batch_id or 0)
+        connectors = ConnectorMetrics()
+        connectors.take(Connectors(connectors=(RUNS,)), {"lines": 11})
+        with served(connectors.registry, stack.connectors_target):
+            panels = {f"{name} {query.legend} {n}": query for n, (name, query) in enumerate(asked_by_panels())}
+            assert without_numbers(stack, panels, lambda: reporter.beat(later(next(batches)))) == {}
 
     await_restart(stack, monitoring.PROMETHEUS, kill_component(stack, monitoring.PROMETHEUS))
     until(lambda: asked(stack, 'last_over_time(deltaworks_stream_lag_seconds{pipeline="orders"}[1h])'))
