@@ -154,6 +154,21 @@ def test_a_transaction_reads_its_own_writes_and_counts_as_a_whole(store: LocalSt
     assert store.version() == SECOND
 
 
+def test_sizes_are_those_of_each_store_with_its_index(store: LocalStore) -> None:
+    page = os.sysconf("SC_PAGE_SIZE")
+    assert store.sizes() == {"counts": (0, 0), "windows": (0, 0)}
+    many = StoreChanges([(number.to_bytes(4, "big"), b"v" * 100) for number in range(1_000)])
+    put(store, FIRST, None, counts=many, windows=StoreChanges([(at(b"a", 1), b"v"), (at(b"b", 2), b"v")]))
+
+    sizes = store.sizes()
+
+    assert sizes["windows"] == (2, 2 * page), "a page of entries, and one of times"
+    entries, size_bytes = sizes["counts"]
+    assert entries == 1_000
+    assert 100 * 1_000 < size_bytes < 300 * 1_000 and size_bytes % page == 0
+    assert sum(number for number, _ in sizes.values()) == store.entry_count()
+
+
 @pytest.mark.parametrize("raised", [False, True])
 def test_a_transaction_that_is_not_committed_leaves_nothing(store: LocalStore, raised: bool) -> None:
     put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
