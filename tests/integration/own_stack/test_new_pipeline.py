@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import urllib.request
+from collections.abc import Mapping
 
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
@@ -90,18 +91,37 @@ def test_deployed_it_has_topics_tables_and_dead_letters_and_stops(new_pipeline: 
     assert scraped(address)["records_total"] == len(LINES)
     beat = heartbeat.read(new_pipeline.settings.pipeline(name) / "heartbeat.json")
     assert beat is not None and scraped(address)["last_batch"] == beat.batch_id
+    require_figures(scraped(address, "phase", "stage", "store", "table"), name, beat)
     assert name in new_pipeline.deltaworks("status")
     assert "drained" in new_pipeline.deltaworks("stop", name)
     assert json.loads(new_pipeline.deltaworks("metrics", "--json")) == {}
 
 
-def scraped(address: str) -> dict[str, float]:
-    """What the driver says of the stream, without labels."""
+def require_figures(found: Mapping[str, float], name: str, beat: heartbeat.Heartbeat) -> None:
+    """What tasks, Spark and tables tell is there, and the same in the heartbeat."""
+    for phase in ("open", "read", "process", "commit", "keep"):
+        assert found[f"task_phase_seconds_sum {phase}"] > 0, phase
+    for stage in ("read", "processed", "committed", "visible"):
+        assert found[f"latency_seconds_count {stage}"] == len(LINES), stage
+    assert found["spark_phase_seconds addBatch"] > 0
+    assert found["tasks"] == beat.tasks > 0
+    assert found["sent_records_total"] == beat.sent_records >= 12
+    assert found[f"table_rows_total {name}_dead"] == beat.tables[f"{name}_dead"].rows == 2
+    assert found[f"table_files {name}_counts"] == beat.tables[f"{name}_counts"].files > 0
+    assert found[f"table_commit_seconds_total {name}_counts"] > 0
+    stores = {key: number for key, number in found.items() if key.startswith("store_entries ")}
+    assert sum(stores.values()) == found["state_entries"] == beat.state_entries
+
+
+def scraped(address: str, *labels: str) -> dict[str, float]:
+    """What the driver says of the stream, without labels but these, whose values are behind the name."""
     with urllib.request.urlopen(address, timeout=10) as answer:
         text = answer.read().decode()
     return {
-        each.name.removeprefix("deltaworks_stream_"): each.value
+        " ".join(
+            [each.name.removeprefix("deltaworks_stream_"), *(each.labels[of] for of in labels if of in each.labels)]
+        ): each.value
         for family in text_string_to_metric_families(text)
         for each in family.samples
-        if set(each.labels) == {"pipeline"}
+        if set(each.labels) - {*labels} == {"pipeline"}
     }
