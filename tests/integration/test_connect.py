@@ -26,6 +26,7 @@ from deltaworks.connect.options import dead_letters_of
 from deltaworks.connect.project import Loaded, load
 from deltaworks.connect.values import text_of
 from deltaworks.connectors import dead_letters, resends
+from deltaworks.connectors.lags import lags_soon
 from deltaworks.connectors.overview import overview
 from deltaworks.connectors.supervision import Decision, supervise
 from deltaworks.connectors.watch import watch
@@ -489,6 +490,7 @@ def test_records_that_fail_are_dead_letters_and_come_again_once_after_a_repair(
         (count,) = dead_letters.counts(settings.cluster, {"lettering": json_of_lines})
         assert (count.topic, count.total, count.recent) == ("lettered_failed", 2, 2)
         assert dead_letters.counts_soon(settings.cluster, api, {"lettering": json_of_lines}) == {"lettering": 2}
+        until(lambda: lags_soon(settings.cluster, api, ["lettering"]) == {"lettering": 0})
         second, first = dead_letters.newest(settings.cluster, "lettering", "lettered_failed", 20)
         assert (first.record, second.record) == (Coordinates("lettered", 1, 1), Coordinates("lettered", 1, 2))
         assert (first.key, first.value, first.headers) == (b"k", b"no {", (("own", b"1"),))
@@ -510,9 +512,10 @@ def test_records_that_fail_are_dead_letters_and_come_again_once_after_a_repair(
         api.stop("lettering")  # or its task would take what comes next for JSON, too
         until(lambda: rest.states("lettering") == ["STOPPED"])
         assert rest("PUT", "/connectors/lettering/config", texts).status == 200
+        write(running, "lettered", 1, (b"k", b"after", []))
+        assert lags_soon(settings.cluster, api, ["lettering"])["lettering"] > 0
         api.resume("lettering")
         until(lambda: rest.states("lettering") == ["RUNNING", "RUNNING"])
-        write(running, "lettered", 1, (b"k", b"after", []))
         until(lambda: target.read_text() == "7\nafter\n")
         planned = resends.plan(settings, api, "lettering")
         assert sorted((each.count, each.again, each.stays) for each in planned.groups) == [
