@@ -91,7 +91,9 @@ def test_deployed_it_has_topics_tables_and_dead_letters_and_stops(new_pipeline: 
     assert scraped(address)["records_total"] == len(LINES)
     beat = heartbeat.read(new_pipeline.settings.pipeline(name) / "heartbeat.json")
     assert beat is not None and scraped(address)["last_batch"] == beat.batch_id
-    require_figures(scraped(address, "phase", "stage", "store", "table"), name, beat)
+    labels = ("phase", "stage", "store", "table")
+    airflow.wait("Spark has told", lambda: "spark_phase_seconds addBatch" in scraped(address, *labels))
+    require_figures(scraped(address, *labels), name, beat)
     assert name in new_pipeline.deltaworks("status")
     assert "drained" in new_pipeline.deltaworks("stop", name)
     assert json.loads(new_pipeline.deltaworks("metrics", "--json")) == {}
