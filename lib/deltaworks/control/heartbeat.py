@@ -28,9 +28,9 @@ class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the driver knows of one of its tables; what is counted counts from its start."""
 
     rows: int = 0
-    """Rows that were appended, updated or deleted."""
+    """Rows that were appended, updated or deleted; none of a snapshot."""
     commits: int = 0
-    """Batches that have changed it."""
+    """Batches that have changed it; of a snapshot, its refreshes."""
     commit_seconds: float = 0.0
     """How long their commits took, in sum."""
     committed_at: float | None = None

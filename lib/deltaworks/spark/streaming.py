@@ -6,7 +6,7 @@ import logging
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -47,8 +47,9 @@ from deltaworks.errors import FencedError, KafkaReadError, TransientError
 from deltaworks.faults import reach
 from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Offsets
-from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.lakehouse.committer import TableCommit, TableCommitter, TableOptions
 from deltaworks.lakehouse.publish import ownership
+from deltaworks.lakehouse.snapshots import SnapshotRefresh
 from deltaworks.object_path import ObjectPath
 from deltaworks.runtime import messages
 from deltaworks.runtime.batches import oversized, sizes
@@ -455,7 +456,7 @@ class StreamDriver:
                 provenance={"generation": intent.generation, "code": intent.code, "offsets": record.offsets},
             )
             reach("driver.after_tables")
-            committer.refresh_snapshots()
+            refreshed = committer.refresh_snapshots()
             reach("driver.before_cut")
             committer.publish_cut()
         committed, visible_ms = clock.ticks_s(), clock.wall_ms()
@@ -464,10 +465,7 @@ class StreamDriver:
         durable.committed(spark_batch)
         self._reporter.batch(record, self._health.query_id)
         self._health.add(intent, results, visible_ms=visible_ms)
-        self._health.tables(
-            {each.table: (each.changed_rows, each.seconds) for each in commits if not each.skipped},
-            {name: len(table.log.files) for name, table in committer.tables.items()},
-        )
+        self._tell_tables(committer, commits, refreshed)
         self._ticked = self._ticked or intent.tick
         for result in results:
             for size in result.counts.sizes:
@@ -550,9 +548,18 @@ class StreamDriver:
 
     def _refresh_snapshots(self, committer: TableCommitter) -> None:
         with self._committing:
-            committer.refresh_snapshots(eager=True)
+            refreshed = committer.refresh_snapshots(eager=True)
             committer.publish_cut()
+        self._tell_tables(committer, (), refreshed)
         self._health.snapshots(committer.stale_snapshots)
+
+    def _tell_tables(
+        self, committer: TableCommitter, commits: Sequence[TableCommit], refreshed: Sequence[SnapshotRefresh]
+    ) -> None:
+        """Tells what was committed. How many rows of a snapshot a refresh has changed, nobody counts."""
+        changed = {each.table: (each.changed_rows, each.seconds) for each in commits if not each.skipped}
+        changed |= {each.table: (0, each.seconds) for each in refreshed}
+        self._health.tables(changed, {name: len(table.log.files) for name, table in committer.tables.items()})
 
     def _hear_of_spark(self, query: StreamingQuery) -> None:
         """Takes how long the last batch took in Spark, with what is around `_commit_batch`."""
