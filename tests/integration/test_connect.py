@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import secrets
+import stat
 import tempfile
 import time
 import urllib.error
@@ -38,12 +40,17 @@ from deltaworks.kafka.admin import TopicSpec, create_topics, partition_counts
 from deltaworks.kafka.clients import make
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
-from deltaworks.stack import connect, ports
+from deltaworks.stack import connect, ports, postgres_server, source_postgres
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
 from deltaworks.topology.records import Coordinates
+from tests.integration import connector_in_airflow, shown_of_connectors
 from tests.integration.control.conftest import running as registry_server
 from tests.support import polling
 from tests.support.live_stack import await_restart, free_pair, kill_component, listening, read_all
+from tests.support.secrecy import files_below, holding
+
+TILL, VAULT = (f"s3cret-{secrets.token_hex(12)}" for _ in range(2))
+"""Secrets of a connector: one in a variable of the workers, one in a file."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,7 @@ def own_home(*, secured: bool = False, plugins: tuple[str, ...] = ("file",)) -> 
 def running() -> Iterator[Settings]:
     with own_home() as settings, pytest.MonkeyPatch.context() as variables:
         variables.setenv("DELTAWORKS_CONNECT_SHOP", "by-variable")
+        variables.setenv("DELTAWORKS_CONNECT_TILL", TILL)
         assert up(settings, only=["connect"], tethered=True).started == ["kafka", "connect"]
         yield settings
 
@@ -542,3 +550,59 @@ def write(settings: Settings, topic: str, partition: int, *records: tuple[bytes 
     for key, value, headers in records:
         producer.produce(topic, value, key, partition, headers=headers)
     assert producer.flush(30) == 0
+
+
+def test_no_secret_is_anywhere_but_in_the_files_for_it(
+    supervised: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sink is deployed by its DAG; then everything is searched that anybody can see of it, and all files of the home.
+
+    The consumer of its task gets three passwords, whether it needs them or not.
+    """
+    rest, home, target = client(supervised), supervised.home, tmp_path / "out.txt"
+    of_database = postgres_server.passwords(source_postgres.server(supervised))[source_postgres.CDC]
+    login = connect.credentials(supervised).password
+    vault = supervised.connect / "secrets" / "vault.properties"
+    vault.touch(0o600)
+    vault.write_text(f"word={VAULT}\n")
+    write_sink(
+        supervised,
+        "guarded",
+        target,
+        "guarded",
+        **{
+            "consumer.override.ssl.keystore.password": "${env:DELTAWORKS_CONNECT_TILL}",
+            "consumer.override.ssl.truststore.password": "${env:DELTAWORKS_CONNECT_SOURCE_POSTGRES_PASSWORD}",
+            "consumer.override.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            f'username="a" password="${{file:{vault}:word}}";',
+        },
+    )
+    write_sink(supervised, "mistaken", target, "guarded", **{"errors.retry.timeout": "${env:DELTAWORKS_CONNECT_TILL}"})
+    create_topics(supervised.cluster, [TopicSpec(name="guarded", partitions=1)])
+    write(supervised, "guarded", 0, (None, b"one", []))
+
+    seen = connector_in_airflow.kept(supervised, "guarded")
+    assert seen.pop("state") == "success", seen["log of the tasks"]
+    until(lambda: target.is_file() and target.read_text() == "one\n")
+    watch(supervised)
+    seen |= shown_of_connectors.by_commands(supervised, monkeypatch, capsys)
+    seen |= shown_of_connectors.in_registry(supervised)
+    seen |= {f"GET {path}": str(rest("GET", path).content) for path in shown_of_connectors.PATHS}
+    validated = rest("PUT", shown_of_connectors.VALIDATE, {**config_of(rest, "guarded"), "name": "guarded"})
+    seen |= {"validated": str(validated.content)}
+    seen |= {each.name: str(psutil.Process(each.pid).cmdline()) for each in status(supervised)}
+
+    words = TILL, VAULT, of_database, login, base64.b64encode(f"deltaworks:{login}".encode()).decode()
+    assert [place for place, text in seen.items() if any(word in text for word in words)] == []
+    unseen = {"table samples", "table connectors", "database of Airflow", "connect plan guarded"} - seen.keys()
+    assert unseen == set() and "guarded" in seen["table connectors"] and "guarded" in seen["database of Airflow"]
+    # What a broker keeps by offset and by time has no text, and is large.
+    files = [each for each in files_below(home) if each.suffix not in (".index", ".timeindex")]
+    meant = {vault, supervised.source_pgpass, home / "connect/login/password", home / "connect/login/users.properties"}
+    assert set(holding(files, *words)) == set(map(str, meant))
+    assert {stat.filemode(each.stat().st_mode) for each in meant} == {"-rw-------"}
+    # What the worker itself does not hide, the search finds; so nobody here shows its answer.
+    mistaken = json.loads((supervised.jobs / "connectors" / "mistaken.json").read_text())["config"]
+    assert TILL in str(rest("PUT", shown_of_connectors.VALIDATE, {**mistaken, "name": "mistaken"}).content)
+    (supervised.jobs / "connectors" / "mistaken.json").unlink()
+    forget(supervised, "guarded")
