@@ -11,19 +11,21 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import pytest
 from confluent_kafka import Producer
 
 from deltaworks.config import Reference
-from deltaworks.connect import FileSink, planning
+from deltaworks.connect import Connector, FileSink, planning
 from deltaworks.connect.api import ConnectApi
+from deltaworks.connect.file_streams import FILE_SINK
 from deltaworks.connect.options import dead_letters_of
 from deltaworks.connect.project import Loaded, load
 from deltaworks.connect.values import text_of
@@ -40,7 +42,7 @@ from deltaworks.kafka.admin import TopicSpec, create_topics, partition_counts
 from deltaworks.kafka.clients import make
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
-from deltaworks.stack import connect, ports, postgres_server, source_postgres
+from deltaworks.stack import connect, connect_plugins, ports, postgres_server, source_postgres
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
 from deltaworks.topology.records import Coordinates
 from tests.integration import connector_in_airflow, shown_of_connectors
@@ -471,12 +473,10 @@ def forget(settings: Settings, name: str) -> None:
 
 
 def test_records_that_fail_are_dead_letters_and_come_again_once_after_a_repair(
-    running: Settings, tmp_path: Path
+    supervised: Settings, tmp_path: Path
 ) -> None:
     """Lines that are no JSON fail in a sink that takes them for JSON; then somebody corrects its converter."""
-    rest, target = client(running), tmp_path / "out.txt"
-    told = Settings.from_environment({"DELTAWORKS_HOME": str(running.home)}, cwd=running.home)
-    settings = replace(running, values=told.values)
+    rest, target, running, settings = client(supervised), tmp_path / "out.txt", supervised, supervised
     create_topics(running.cluster, [TopicSpec(name="lettered", partitions=2)])
     json_of_lines = {
         "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
@@ -489,9 +489,20 @@ def test_records_that_fail_are_dead_letters_and_come_again_once_after_a_repair(
         **{name: text_of(value) for name, value in dead_letters_of("lettered_failed", 1).items()},
     }
     start(rest, "lettering", json_of_lines)
+    with ConnectApi.of(settings) as api:
+        ConnectorBook.of(settings).deployed("lettering", json_of_lines, cluster=api.cluster(), by="me")
+    watch(settings)
+    assert open_kinds(settings) == set()
     write(running, "lettered", 1, (b"k", b"7", []), (b"k", b"no {", [("own", b"1")]), (None, b"\xff{", []))
     until(lambda: counted(settings, "lettering") == 2)
     until(lambda: target.read_text() == "7\n")
+    watch(settings)
+    (incident,) = IncidentBook.of(settings).listed("lettering")
+    assert (incident.kind, incident.what) == (
+        "sink_dead_letters",
+        "2 records have become dead letters within an hour",
+    )
+    assert overview(settings, "lettering").connectors[0].incidents == 1
 
     with ConnectApi.of(settings) as api:
         (count,) = dead_letters.counts(settings.cluster, {"lettering": json_of_lines})
@@ -535,7 +546,34 @@ def test_records_that_fail_are_dead_letters_and_come_again_once_after_a_repair(
     sent = [each for each in read_all(running.cluster, "lettered") if each.headers() and each.value() != b"no {"]
     assert [(each.key(), each.value(), each.partition()) for each in sent] == [(None, b"\xff{", 1)]
     assert counted(settings, "lettering") == 3
-    assert rest("DELETE", "/connectors/lettering").status == 204
+    watch(settings)
+    assert open_kinds(settings) == {"sink_dead_letters"}, "an hour has not passed"
+    with closing(psycopg.connect(settings.registry_url.replace("+psycopg", ""), autocommit=True)) as connection:
+        connection.execute("UPDATE samples SET at = at - INTERVAL '2 hours'")
+    watch(settings)
+    assert open_kinds(settings) == set()
+    forget(settings, "lettering")
+
+
+def test_a_plugin_of_another_version_than_the_file_says_is_refused(running: Settings, tmp_path: Path) -> None:
+    told = Settings.from_environment({"DELTAWORKS_HOME": str(running.home)}, cwd=running.home)
+    config = {"file": str(tmp_path / "out.txt"), "topics": "versioned"}
+    wanted = Connector(name="versioned", class_=FILE_SINK, config=config, plugin_version="4.2.0")
+    with ConnectApi.of(told) as api:
+        locked = connect_plugins.versions(told, api.url)
+        there = {each.class_: each.version for each in api.plugins()}
+        assert there.items() <= locked.items(), "the lock has what the worker runs"
+        (problem,) = planning.plan({"versioned": wanted}, api).problems
+        assert str(problem).startswith("versioned: connector.plugin.version: is 4.2.0, but the workers have")
+        older = dict.fromkeys(there, "4.2.0")
+        (problem,) = planning.plan({"versioned": replace(wanted, plugin_version=None)}, api, locked=older).problems
+        assert "but the lock of their plugins has 4.2.0" in problem.what
+
+        planned = planning.plan({"versioned": replace(wanted, plugin_version=there[FILE_SINK])}, api)
+        assert (planned.problems, planned.notes) == ((), ())
+        planning.apply(planned, api)
+        until(lambda: client(running).states("versioned") == ["RUNNING", "RUNNING"])
+        api.delete("versioned")
 
 
 def counted(settings: Settings, name: str) -> int:
