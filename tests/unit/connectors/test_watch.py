@@ -97,7 +97,7 @@ def test_a_worker_that_does_not_answer_is_an_incident_of_the_home_and_ends_no_ot
     world.fake.next = [(500, "down")] * 100
 
     with pytest.raises(ConnectUnavailableError):
-        watch(world.settings, away_s=0.05)
+        watch(world.settings, away_s=0.5)
 
     assert len(world.fake.requests) > 1, "it is asked again before that is an incident"
     assert world.incidents.open == [("", "connect_away")]
@@ -214,4 +214,4 @@ def test_a_topic_that_was_made_anew_is_another_one(world: World, broker: Broker)
     none, broker.id, broker.ends = counted(), "b", (2, 0)
 
     assert (first.dead_letters, none.dead_letters, counted().dead_letters) == (6, 0, 2)
-    assert increase([none, counted()], first, 9e9) == 2
+    assert increase([counted()], first, 9e9) == 2
