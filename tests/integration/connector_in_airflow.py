@@ -43,15 +43,13 @@ def main() -> None:
     logging.getLogger("deltaworks").setLevel(logging.INFO)
     run = dag.test(logical_date=None, run_conf={"action": "deploy"})
     logging.getLogger().removeHandler(handler)
-    home = Path(os.environ["AIRFLOW_HOME"])
-    with sqlite3.connect(home / "airflow.db") as database:
+    with sqlite3.connect(Path(os.environ["AIRFLOW_HOME"]) / "airflow.db") as database:
         tables = "\n".join(database.iterdump())
     found = {
         "state": str(run.state),
         "serialized DAG": json.dumps(DagSerialization.serialize_dag(dag), default=str),
         "page and form of the DAG": f"{dag.doc_md}\n{dag.params.dump()}",
         "log of the tasks": "\n".join(said),
-        "files with logs": "\n".join(file.read_text() for file in home.rglob("*.log")),
         "database of Airflow": tables,
     }
     print()

@@ -8,11 +8,9 @@ import secrets
 import stat
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,53 +46,12 @@ from deltaworks.topology.records import Coordinates
 from tests.integration import connector_in_airflow, shown_of_connectors
 from tests.integration.control.conftest import running as registry_server
 from tests.support import polling
+from tests.support.connect_rest import Rest
 from tests.support.live_stack import await_restart, free_pair, kill_component, listening, read_all
 from tests.support.secrecy import files_below, holding
 
 TILL, VAULT = (f"s3cret-{secrets.token_hex(12)}" for _ in range(2))
 """Secrets of a connector: one in a variable of the workers, one in a file."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Of a worker."""
-
-    status: int
-    content: Any
-
-
-@dataclass(frozen=True)
-class Rest:
-    """A client of a worker."""
-
-    url: str
-    login: str | None
-    """`user:password`; None: it says nothing."""
-
-    def __call__(self, method: str, path: str, body: object = None) -> Answer:
-        request = urllib.request.Request(f"{self.url}{path}", method=method)
-        if body is not None:
-            request.data = json.dumps(body).encode()
-            request.add_header("Content-Type", "application/json")
-        if self.login is not None:
-            request.add_header("Authorization", f"Basic {base64.b64encode(self.login.encode()).decode()}")
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                code, text = answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                code, text = error.code, error.read()
-        return Answer(code, json.loads(text) if text.startswith((b"{", b"[")) else text.decode())
-
-    def states(self, name: str) -> list[str]:
-        """Of a connector, and of its tasks; empty while it is not known, or nobody answers."""
-        try:
-            answer = self("GET", f"/connectors/{name}/status")
-        except OSError:
-            return []
-        if answer.status != 200:
-            return []
-        return [answer.content["connector"]["state"], *(task["state"] for task in answer.content["tasks"])]
 
 
 @contextmanager
