@@ -150,7 +150,7 @@ def missed(name: str, seed: int) -> list[str]:
                 kill(settings, _WORKERS[number % 2])
             changing.result()
             found = await_equal(settings, url, shop, number, lambda line: None, after_mark_s=_AFTER_MARK_S)
-            wrong = [f"{each.name}: {line}" for each in found for line in each.different[:2]]
+            wrong = [f"{each.name}: {line:.150}" for each in found for line in each.different[:2]]
             if wrong := wrong or [f"more than once: {each}" for each in twice(settings, at_least=0)[:2]]:
                 return wrong
     return []
