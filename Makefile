@@ -74,6 +74,10 @@ check-connect: .venv/.complete ## Databases, Kafka Connect, a pipeline, tables a
 check-connect-full: .venv/.complete ## The same for an hour
 	$(BIN)/python -u -m tests.system.cdc --minutes 60
 
+.PHONY: check-connect-red
+check-connect-red: .venv/.complete ## What keeps tables and index equal to the databases taken away, one thing at a time: it must turn red; a quarter of an hour
+	$(BIN)/python -u -m tests.system.cdc --break all
+
 .PHONY: check-queries
 check-queries: .venv/.complete ## Stores of a stream asked over HTTP all the time while everything is killed, each answer compared; safeguards taken away; fourteen minutes
 	$(BIN)/python -u -m tests.system.queries

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import base64
 import json
+import secrets
+import stat
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import pytest
 from confluent_kafka import Producer
 
 from deltaworks.config import Reference
-from deltaworks.connect import FileSink, planning
+from deltaworks.connect import Connector, FileSink, planning
 from deltaworks.connect.api import ConnectApi
+from deltaworks.connect.file_streams import FILE_SINK
 from deltaworks.connect.options import dead_letters_of
 from deltaworks.connect.project import Loaded, load
 from deltaworks.connect.values import text_of
@@ -39,54 +41,18 @@ from deltaworks.kafka.admin import TopicSpec, create_topics, partition_counts
 from deltaworks.kafka.clients import make
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
-from deltaworks.stack import connect, ports
+from deltaworks.stack import connect, connect_plugins, ports, postgres_server, source_postgres
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
 from deltaworks.topology.records import Coordinates
+from tests.integration import connector_in_airflow, shown_of_connectors
 from tests.integration.control.conftest import running as registry_server
 from tests.support import polling
+from tests.support.connect_rest import Rest
 from tests.support.live_stack import await_restart, free_pair, kill_component, listening, read_all
+from tests.support.secrecy import files_below, holding
 
-
-@dataclass(frozen=True)
-class Answer:
-    """Of a worker."""
-
-    status: int
-    content: Any
-
-
-@dataclass(frozen=True)
-class Rest:
-    """A client of a worker."""
-
-    url: str
-    login: str | None
-    """`user:password`; None: it says nothing."""
-
-    def __call__(self, method: str, path: str, body: object = None) -> Answer:
-        request = urllib.request.Request(f"{self.url}{path}", method=method)
-        if body is not None:
-            request.data = json.dumps(body).encode()
-            request.add_header("Content-Type", "application/json")
-        if self.login is not None:
-            request.add_header("Authorization", f"Basic {base64.b64encode(self.login.encode()).decode()}")
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                code, text = answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                code, text = error.code, error.read()
-        return Answer(code, json.loads(text) if text.startswith((b"{", b"[")) else text.decode())
-
-    def states(self, name: str) -> list[str]:
-        """Of a connector, and of its tasks; empty while it is not known, or nobody answers."""
-        try:
-            answer = self("GET", f"/connectors/{name}/status")
-        except OSError:
-            return []
-        if answer.status != 200:
-            return []
-        return [answer.content["connector"]["state"], *(task["state"] for task in answer.content["tasks"])]
+TILL, VAULT = (f"s3cret-{secrets.token_hex(12)}" for _ in range(2))
+"""Secrets of a connector: one in a variable of the workers, one in a file."""
 
 
 @contextmanager
@@ -105,6 +71,7 @@ def own_home(*, secured: bool = False, plugins: tuple[str, ...] = ("file",)) -> 
 def running() -> Iterator[Settings]:
     with own_home() as settings, pytest.MonkeyPatch.context() as variables:
         variables.setenv("DELTAWORKS_CONNECT_SHOP", "by-variable")
+        variables.setenv("DELTAWORKS_CONNECT_TILL", TILL)
         assert up(settings, only=["connect"], tethered=True).started == ["kafka", "connect"]
         yield settings
 
@@ -464,12 +431,10 @@ def forget(settings: Settings, name: str) -> None:
 
 
 def test_records_that_fail_are_dead_letters_and_come_again_once_after_a_repair(
-    running: Settings, tmp_path: Path
+    supervised: Settings, tmp_path: Path
 ) -> None:
     """Lines that are no JSON fail in a sink that takes them for JSON; then somebody corrects its converter."""
-    rest, target = client(running), tmp_path / "out.txt"
-    told = Settings.from_environment({"DELTAWORKS_HOME": str(running.home)}, cwd=running.home)
-    settings = replace(running, values=told.values)
+    rest, target, running, settings = client(supervised), tmp_path / "out.txt", supervised, supervised
     create_topics(running.cluster, [TopicSpec(name="lettered", partitions=2)])
     json_of_lines = {
         "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
@@ -482,9 +447,20 @@ def test_records_that_fail_are_dead_letters_and_come_again_once_after_a_repair(
         **{name: text_of(value) for name, value in dead_letters_of("lettered_failed", 1).items()},
     }
     start(rest, "lettering", json_of_lines)
+    with ConnectApi.of(settings) as api:
+        ConnectorBook.of(settings).deployed("lettering", json_of_lines, cluster=api.cluster(), by="me")
+    watch(settings)
+    assert open_kinds(settings) == set()
     write(running, "lettered", 1, (b"k", b"7", []), (b"k", b"no {", [("own", b"1")]), (None, b"\xff{", []))
     until(lambda: counted(settings, "lettering") == 2)
     until(lambda: target.read_text() == "7\n")
+    watch(settings)
+    (incident,) = IncidentBook.of(settings).listed("lettering")
+    assert (incident.kind, incident.what) == (
+        "sink_dead_letters",
+        "2 records have become dead letters within an hour",
+    )
+    assert overview(settings, "lettering").connectors[0].incidents == 1
 
     with ConnectApi.of(settings) as api:
         (count,) = dead_letters.counts(settings.cluster, {"lettering": json_of_lines})
@@ -530,7 +506,34 @@ def test_records_that_fail_are_dead_letters_and_come_again_once_after_a_repair(
     sent = [each for each in read_all(running.cluster, "lettered") if each.headers() and each.value() != b"no {"]
     assert [(each.key(), each.value(), each.partition()) for each in sent] == [(None, b"\xff{", 1)]
     assert counted(settings, "lettering") == 3
-    assert rest("DELETE", "/connectors/lettering").status == 204
+    watch(settings)
+    assert open_kinds(settings) == {"sink_dead_letters"}, "an hour has not passed"
+    with closing(psycopg.connect(settings.registry_url.replace("+psycopg", ""), autocommit=True)) as connection:
+        connection.execute("UPDATE samples SET at = at - INTERVAL '2 hours'")
+    watch(settings)
+    assert open_kinds(settings) == set()
+    forget(settings, "lettering")
+
+
+def test_a_plugin_of_another_version_than_the_file_says_is_refused(running: Settings, tmp_path: Path) -> None:
+    told = Settings.from_environment({"DELTAWORKS_HOME": str(running.home)}, cwd=running.home)
+    config = {"file": str(tmp_path / "out.txt"), "topics": "versioned"}
+    wanted = Connector(name="versioned", class_=FILE_SINK, config=config, plugin_version="4.2.0")
+    with ConnectApi.of(told) as api:
+        locked = connect_plugins.versions(told, api.url)
+        there = {each.class_: each.version for each in api.plugins()}
+        assert there.items() <= locked.items(), "the lock has what the worker runs"
+        (problem,) = planning.plan({"versioned": wanted}, api).problems
+        assert str(problem).startswith("versioned: connector.plugin.version: is 4.2.0, but the workers have")
+        older = dict.fromkeys(there, "4.2.0")
+        (problem,) = planning.plan({"versioned": replace(wanted, plugin_version=None)}, api, locked=older).problems
+        assert "but the lock of their plugins has 4.2.0" in problem.what
+
+        planned = planning.plan({"versioned": replace(wanted, plugin_version=there[FILE_SINK])}, api)
+        assert (planned.problems, planned.notes) == ((), ())
+        planning.apply(planned, api)
+        until(lambda: client(running).states("versioned") == ["RUNNING", "RUNNING"])
+        api.delete("versioned")
 
 
 def counted(settings: Settings, name: str) -> int:
@@ -545,3 +548,59 @@ def write(settings: Settings, topic: str, partition: int, *records: tuple[bytes 
     for key, value, headers in records:
         producer.produce(topic, value, key, partition, headers=headers)
     assert producer.flush(30) == 0
+
+
+def test_no_secret_is_anywhere_but_in_the_files_for_it(
+    supervised: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sink is deployed by its DAG; then everything is searched that anybody can see of it, and all files of the home.
+
+    The consumer of its task gets three passwords, whether it needs them or not.
+    """
+    rest, home, target = client(supervised), supervised.home, tmp_path / "out.txt"
+    of_database = postgres_server.passwords(source_postgres.server(supervised))[source_postgres.CDC]
+    login = connect.credentials(supervised).password
+    vault = supervised.connect / "secrets" / "vault.properties"
+    vault.touch(0o600)
+    vault.write_text(f"word={VAULT}\n")
+    write_sink(
+        supervised,
+        "guarded",
+        target,
+        "guarded",
+        **{
+            "consumer.override.ssl.keystore.password": "${env:DELTAWORKS_CONNECT_TILL}",
+            "consumer.override.ssl.truststore.password": "${env:DELTAWORKS_CONNECT_SOURCE_POSTGRES_PASSWORD}",
+            "consumer.override.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            f'username="a" password="${{file:{vault}:word}}";',
+        },
+    )
+    write_sink(supervised, "mistaken", target, "guarded", **{"errors.retry.timeout": "${env:DELTAWORKS_CONNECT_TILL}"})
+    create_topics(supervised.cluster, [TopicSpec(name="guarded", partitions=1)])
+    write(supervised, "guarded", 0, (None, b"one", []))
+
+    seen = connector_in_airflow.kept(supervised, "guarded")
+    assert seen.pop("state") == "success", seen["log of the tasks"]
+    until(lambda: target.is_file() and target.read_text() == "one\n")
+    watch(supervised)
+    seen |= shown_of_connectors.by_commands(supervised, monkeypatch, capsys)
+    seen |= shown_of_connectors.in_registry(supervised)
+    seen |= {f"GET {path}": str(rest("GET", path).content) for path in shown_of_connectors.PATHS}
+    validated = rest("PUT", shown_of_connectors.VALIDATE, {**config_of(rest, "guarded"), "name": "guarded"})
+    seen |= {"validated": str(validated.content)}
+    seen |= {each.name: str(psutil.Process(each.pid).cmdline()) for each in status(supervised)}
+
+    words = TILL, VAULT, of_database, login, base64.b64encode(f"deltaworks:{login}".encode()).decode()
+    assert [place for place, text in seen.items() if any(word in text for word in words)] == []
+    unseen = {"table samples", "table connectors", "database of Airflow", "connect plan guarded"} - seen.keys()
+    assert unseen == set() and "guarded" in seen["table connectors"] and "guarded" in seen["database of Airflow"]
+    # What a broker keeps by offset and by time has no text, and is large.
+    files = [each for each in files_below(home) if each.suffix not in (".index", ".timeindex")]
+    meant = {vault, supervised.source_pgpass, home / "connect/login/password", home / "connect/login/users.properties"}
+    assert set(holding(files, *words)) == set(map(str, meant))
+    assert {stat.filemode(each.stat().st_mode) for each in meant} == {"-rw-------"}
+    # What the worker itself does not hide, the search finds; so nobody here shows its answer.
+    mistaken = json.loads((supervised.jobs / "connectors" / "mistaken.json").read_text())["config"]
+    assert TILL in str(rest("PUT", shown_of_connectors.VALIDATE, {**mistaken, "name": "mistaken"}).content)
+    (supervised.jobs / "connectors" / "mistaken.json").unlink()
+    forget(supervised, "guarded")

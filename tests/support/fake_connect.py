@@ -97,6 +97,8 @@ class FakeConnect:
     url: str = ""
     connectors: dict[str, Connector] = field(default_factory=dict)
     classes: tuple[str, ...] = (POSTGRES, JDBC, FILE_SOURCE)
+    versions: dict[str, str | None] = field(default_factory=dict)
+    """Class -> its version, if it is not that of all others."""
     errors: dict[str, list[str]] = field(default_factory=dict)
     """Setting -> what the worker says of it; `{value}` is its value, after references were followed."""
     secrets: dict[str, str] = field(default_factory=dict)
@@ -137,7 +139,8 @@ class FakeConnect:
             case "GET", ["connectors"]:
                 return 200, self._expanded(asked["expand"]) if "expand" in asked else [*self.connectors]
             case "GET", ["connector-plugins"]:
-                return 200, [{"class": each, "type": "source", "version": "3.5.0.Final"} for each in self.classes]
+                found = {each: self.versions.get(each, "3.5.0.Final") for each in self.classes}
+                return 200, [{"class": each, "type": "source", "version": of} for each, of in found.items()]
             case "PUT", ["connector-plugins", class_, "config", "validate"]:
                 return 200, self._validated(class_, body)
             case "GET", ["connectors", name]:

@@ -184,9 +184,11 @@ def _api(access: Access) -> ConnectApi:
 
 def _planned(access: Access, api: ConnectApi, name: str, params: Any) -> Plan:
     from deltaworks.connect import planning, project
+    from deltaworks.stack import connect_plugins
 
-    connector = project.load(access.settings(), name)
-    return planning.plan({name: connector}, api, whole=False, undefined=params["allow_undefined"])
+    settings = access.settings()
+    connector, locked = project.load(settings, name), connect_plugins.versions(settings, api.url)
+    return planning.plan({name: connector}, api, whole=False, undefined=params["allow_undefined"], locked=locked)
 
 
 def _shown(value: str | None) -> str:

@@ -23,7 +23,7 @@ from deltaworks.errors import ConfigurationError, ControlUnavailableError, Kafka
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deltaworks.connect.answers import Status
     from deltaworks.connect.api import ConnectApi
@@ -76,7 +76,8 @@ def validate(
         where = ""
     else:
         with _api(settings) as api:
-            problems, notes = planning.validate(connectors, api, undefined=allow_undefined)
+            locked = _locked(settings, api)
+            problems, notes = planning.validate(connectors, api, undefined=allow_undefined, locked=locked)
             where = api.url
     _show_notes(notes)
     planning.require_none(problems, where)
@@ -486,7 +487,14 @@ def _planned(settings: Settings, api: ConnectApi, names: list[str] | None, undef
 
     connectors = project.load_all(settings, names or ())
     topics = dead_letters.topics_soon(settings.cluster, api)
-    return planning.plan(connectors, api, whole=not names, undefined=undefined, topics=topics)
+    locked = _locked(settings, api)
+    return planning.plan(connectors, api, whole=not names, undefined=undefined, topics=topics, locked=locked)
+
+
+def _locked(settings: Settings, api: ConnectApi) -> Mapping[str, str]:
+    from deltaworks.stack import connect_plugins
+
+    return connect_plugins.versions(settings, api.url)
 
 
 def _show_plan(settings: Settings, planned: Plan) -> None:

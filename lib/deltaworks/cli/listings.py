@@ -420,6 +420,8 @@ class ConnectorOverview(_Document, frozen=True, kw_only=True):
     """Whether file and cluster differ; null: that is not known."""
     dead_letters: int | None
     """How many its topic of dead letters holds; null: it has none, or Kafka has not said so soon."""
+    incidents: int
+    """The number of its open incidents."""
 
     @classmethod
     def of(cls, connector: ConnectorSeen) -> ConnectorOverview:

@@ -256,7 +256,7 @@ def _show_connectors(found: Connectors) -> None:
         return
     print_table(
         "Connectors",
-        ("name", "should be", "is", "tasks", "running", "failed", "dead letters", "restarts", "why"),
+        ("name", "should be", "is", "tasks", "running", "failed", "dead letters", "restarts", "incidents", "why"),
         (
             (
                 c.name,
@@ -267,11 +267,12 @@ def _show_connectors(found: Connectors) -> None:
                 c.failed_tasks,
                 c.dead_letters,
                 c.restarts,
+                c.incidents,
                 first_line(c.reason or ""),
             )
             for c in found.connectors
         ),
-        right=("tasks", "running", "failed", "dead letters", "restarts"),
+        right=("tasks", "running", "failed", "dead letters", "restarts", "incidents"),
     )
 
 

@@ -14,10 +14,13 @@ from deltaworks.connect.secrets import FORMS, Reference, expression, holds_passw
 from deltaworks.connect.values import Value, is_text, is_value, text_of
 from deltaworks.errors import ConfigurationError
 from deltaworks.names import CONNECTOR
+from deltaworks.topology.alerts import USUAL
 
 OnDrift: TypeAlias = Literal["show", "repair"]
 """What happens when file and cluster differ: it is shown, or the file is applied."""
 NAME, CLASS, TASKS_MAX = "name", "connector.class", "tasks.max"
+VERSION = "connector.plugin.version"
+"""The version of the plugin; workers know this setting since Kafka 4.1."""
 _ARGUMENTS = {NAME: "name=", CLASS: "class_=", TASKS_MAX: "tasks_max="}
 
 
@@ -49,8 +52,12 @@ class Connector:
         key_converter: how keys are bytes in Kafka: `json`, `json-with-schema`, `string`, `bytes`, or a class; None: as
             the workers do it.
         value_converter: likewise for values.
+        plugin_version: the version of the plugin that the workers must have, such as `3.5.0.Final`, which is sent as
+            `connector.plugin.version`; None: any.
+        dead_letters_alert: of a sink with a topic of dead letters: this many within an hour are an incident; None:
+            never. A connector as JSON has 1.
 
-    `config` wins over what these last three say.
+    `config` wins over what transforms and converters say.
 
     Raises:
         ConfigurationError: a name, value or reference cannot be used, transforms do not fit together, or a secret is
@@ -66,6 +73,8 @@ class Connector:
     transforms: Sequence[Transform] = ()
     key_converter: Converter | None = None
     value_converter: Converter | None = None
+    plugin_version: str | None = None
+    dead_letters_alert: int | None = USUAL.dead_letters
 
     def __post_init__(self) -> None:
         if not is_text(self.name):
@@ -78,6 +87,11 @@ class Connector:
             raise self._wrong(f"has tasks_max={self.tasks_max!r}", "a whole number above 0")
         if self.on_drift not in get_args(OnDrift):
             raise self._wrong(f"has on_drift={self.on_drift!r}", f"one of {', '.join(get_args(OnDrift))}")
+        if self.plugin_version is not None:
+            self._check_version(self.plugin_version)
+        letters = self.dead_letters_alert
+        if letters is not None and (isinstance(letters, bool) or not isinstance(letters, int) or letters < 1):
+            raise self._wrong(f"has dead_letters_alert={letters!r}", "a whole number from 1, or None for never")
         object.__setattr__(self, "transforms", listed(self.name, self.transforms))
         settings = self._settings()
         for setting, value in settings.items():
@@ -96,6 +110,8 @@ class Connector:
         own = {NAME: self.name, CLASS: self.class_}
         if self.tasks_max is not None:
             own[TASKS_MAX] = str(self.tasks_max)
+        if self.plugin_version is not None:
+            own[VERSION] = self.plugin_version
         plain = {setting: text_of(value) for setting, value in self._settings().items()}
         return own | plain | {setting: expression(each, setting) for setting, each in self.secrets.items()}
 
@@ -116,6 +132,12 @@ class Connector:
                     f"has '{kind}' in config= without {', '.join(map(repr, missing))}, which it has as well",
                     f"leave '{kind}' out of config=, and write all of them in transforms=",
                 )
+
+    def _check_version(self, version: object) -> None:
+        if not isinstance(version, str) or not is_text(version):
+            raise self._wrong(f"has plugin_version={version!r}", 'text: plugin_version="3.5.0.Final"')
+        if VERSION in self.config:
+            raise self._wrong(f"has '{VERSION}' in config= and as plugin_version=", "leave it out of config=")
 
     def _check(self, setting: object, value: object) -> None:
         """Raises `ConfigurationError` if a setting cannot be sent, or is a secret. The error never has its value."""

@@ -75,6 +75,8 @@ class CaptureOptions(TypedDict, total=False):
     """Further secrets, as those of `Connector`."""
     on_drift: OnDrift
     """As that of `Connector`."""
+    plugin_version: str | None
+    """Likewise."""
 
 
 def DebeziumPostgres(
@@ -307,6 +309,7 @@ def _connector(
         tasks_max=tasks_max,
         secrets={**secrets, **options.get("secrets", {})},
         on_drift=options.get("on_drift", "show"),
+        plugin_version=options.get("plugin_version"),
         transforms=_transforms(name, class_, topic_prefix, options),
         key_converter="json" if plain_json else key,
         value_converter="json" if plain_json else value,

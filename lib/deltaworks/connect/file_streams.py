@@ -10,6 +10,7 @@ from deltaworks.connect.converters import Converter
 from deltaworks.connect.options import dead_letters_of, given, topics_of
 from deltaworks.connect.transforms import require_source
 from deltaworks.connect.values import Value
+from deltaworks.topology.alerts import USUAL
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
@@ -63,6 +64,7 @@ def FileSink(
     topics: Iterable[str],
     dead_letters: str | None = None,
     dead_letters_replication: int = 3,
+    dead_letters_alert: int | None = USUAL.dead_letters,
     config: Mapping[str, Value] | None = None,
     transforms: Sequence[Transform] = (),
     key_converter: Converter | None = None,
@@ -77,6 +79,7 @@ def FileSink(
         topics: those that it reads.
         dead_letters: the topic for records that fail, with the error in headers; None: the first one ends the task.
         dead_letters_replication: replicas of that topic, if it has to be created.
+        dead_letters_alert: this many dead letters within an hour are an incident; None: never.
         config: further settings, which win over what the arguments say.
         transforms: what happens to each record, in this order; see `Transform`.
         key_converter: how keys are bytes in Kafka, as that of `Connector`.
@@ -95,6 +98,7 @@ def FileSink(
         name=name,
         class_=FILE_SINK,
         config={**own, **(config or {})},
+        dead_letters_alert=dead_letters_alert,
         transforms=transforms,
         key_converter=key_converter,
         value_converter=value_converter,

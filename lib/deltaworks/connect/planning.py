@@ -95,6 +95,7 @@ def plan(
     whole: bool = True,
     undefined: bool = False,
     topics: Collection[str] | None = None,
+    locked: Mapping[str, str] | None = None,
 ) -> Plan:
     """Compares the connectors of a project with those of the cluster; changes nothing.
 
@@ -107,6 +108,7 @@ def plan(
         whole: they are all of the project, so others in the cluster are unknown to it.
         undefined: see `validation.check`; topics that resemble others are no problem, either.
         topics: all of the cluster, to find those that sinks misspell; None: they are not known.
+        locked: class -> the version of it that the workers should have; None: nobody has said so.
 
     Raises:
         ConnectUnavailableError: the worker does not answer.
@@ -116,7 +118,7 @@ def plan(
     wanted = {name: each.properties for name, each in connectors.items()}
     changes, problems, notes = list[Change](), list[Problem](), list[Problem]()
     for name in sorted(wanted):
-        checked = validation.check(name, wanted[name], api, plugins, undefined=undefined)
+        checked = validation.check(name, wanted[name], api, plugins, undefined=undefined, locked=locked or {})
         change = _change(name, there.get(name), wanted[name], {*checked.passwords, *connectors[name].secrets})
         (problems if change.is_pending else notes).extend(checked.problems)
         notes += checked.notes
@@ -133,7 +135,11 @@ def plan(
 
 
 def validate(
-    connectors: Mapping[str, Connector], api: ConnectApi | None, *, undefined: bool = False
+    connectors: Mapping[str, Connector],
+    api: ConnectApi | None,
+    *,
+    undefined: bool = False,
+    locked: Mapping[str, str] | None = None,
 ) -> tuple[list[Problem], list[Problem]]:
     """Problems of connectors, and what somebody should know.
 
@@ -141,6 +147,7 @@ def validate(
         connectors: of the project, by name.
         api: of a worker; None: only what can be said without one.
         undefined: see `validation.check`.
+        locked: see `plan`.
 
     Raises:
         ConnectUnavailableError: the worker does not answer.
@@ -154,7 +161,7 @@ def validate(
         if api is None:
             problems += checks.of_aliases(name, wanted[name])
             continue
-        checked = validation.check(name, wanted[name], api, plugins, undefined=undefined)
+        checked = validation.check(name, wanted[name], api, plugins, undefined=undefined, locked=locked or {})
         problems += checked.problems
         notes += checked.notes
     return problems, notes

@@ -12,6 +12,7 @@ from deltaworks.connect.options import dead_letters_of, given, require_known, to
 from deltaworks.connect.published import require_published
 from deltaworks.connect.secrets import Reference
 from deltaworks.connect.values import Value
+from deltaworks.topology.alerts import USUAL
 
 
 class SinkOptions(TypedDict, total=False):
@@ -23,6 +24,8 @@ class SinkOptions(TypedDict, total=False):
     """The topic for records that fail, with the error in headers; None, the default: the first one ends the task."""
     dead_letters_replication: int
     """Replicas of that topic, if it has to be created (3)."""
+    dead_letters_alert: int | None
+    """This many dead letters within an hour are an incident (1); None: never."""
     tasks_max: int
     """How many tasks at most (1); more than the topics have partitions are of no use."""
     transforms: Sequence[Transform]
@@ -37,6 +40,8 @@ class SinkOptions(TypedDict, total=False):
     """Further secrets, as those of `Connector`."""
     on_drift: OnDrift
     """As that of `Connector`."""
+    plugin_version: str | None
+    """Likewise."""
 
 
 def sink(
@@ -90,6 +95,8 @@ def sink(
         tasks_max=options.get("tasks_max", 1),
         secrets=hidden,
         on_drift=options.get("on_drift", "show"),
+        plugin_version=options.get("plugin_version"),
+        dead_letters_alert=options.get("dead_letters_alert", USUAL.dead_letters),
         transforms=options.get("transforms", ()),
         key_converter="string" if plain_json else key,
         value_converter="json" if plain_json else value,

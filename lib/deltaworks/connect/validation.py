@@ -1,15 +1,17 @@
-"""A connector as the worker sees it: whether it has the class, what it says of each setting, and misspelt ones."""
+"""A connector as the worker sees it: whether it has the class in the right version, what it says of each setting, and
+misspelt ones."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from deltaworks.connect.answers import Plugin, Validated
 from deltaworks.connect.api import ConnectApi
 from deltaworks.connect.checks import ALIASED, Problem, aliases, of_aliases
-from deltaworks.connect.connector import CLASS, NAME
+from deltaworks.connect.connector import CLASS, NAME, VERSION
 from deltaworks.connect.secrets import MASK, masked, refers
 
 _PASSWORD = "PASSWORD"
@@ -21,8 +23,15 @@ _OF_DEBEZIUM = ("driver.", "schema.history.internal.", "snapshot.select.statemen
 _CONVERTERS = ("key.converter.", "value.converter.", "header.converter.")
 _OF_EACH = ("type", "predicate", "negate")
 """Settings that each transform has, whatever its class."""
+_UNKNOWN_VERSION = "undefined"
+"""What a worker says of a class that has no version."""
+_LATEST, _RANGE = "latest", ("[", "(")
+"""What `connector.plugin.version` may be besides a version, which the worker itself resolves."""
 _NEAR = 0.85
 _MOST_CLASSES = 30
+
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,13 @@ class Checked:
 
 
 def check(
-    name: str, properties: Mapping[str, str], api: ConnectApi, plugins: Sequence[Plugin], *, undefined: bool = False
+    name: str,
+    properties: Mapping[str, str],
+    api: ConnectApi,
+    plugins: Sequence[Plugin],
+    *,
+    undefined: bool = False,
+    locked: Mapping[str, str] = _NONE,
 ) -> Checked:
     """Asks a worker about a connector; changes nothing.
 
@@ -47,12 +62,15 @@ def check(
         api: of the worker.
         plugins: the classes that it has.
         undefined: settings that the class does not define are no problem, even if they resemble others.
+        locked: class -> the version that the workers should have, unless the connector says another.
 
     Raises:
         ConnectUnavailableError: it does not answer.
         ConfigurationError: it refuses the question.
     """
     if (problem := _of_class(name, properties[CLASS], plugins)) is not None:
+        return Checked((problem, *of_aliases(name, properties)))
+    if (problem := _of_version(name, properties, plugins, locked)) is not None:
         return Checked((problem, *of_aliases(name, properties)))
     validated = api.validate(properties[CLASS], {NAME: name, **properties})
     passwords = frozenset(
@@ -95,6 +113,27 @@ def _of_class(name: str, class_: str, plugins: Sequence[Plugin]) -> Problem | No
     return Problem(name, CLASS, f"no worker has the class '{class_}'; {meant}Classes: {there}")
 
 
+def _of_version(
+    name: str, properties: Mapping[str, str], plugins: Sequence[Plugin], locked: Mapping[str, str]
+) -> Problem | None:
+    """The problem of a plugin in another version than the connector, or else the lock, wants it in."""
+    found = [each for each in plugins if properties[CLASS] in each.names]
+    there = sorted({each.version for each in found if each.version and each.version != _UNKNOWN_VERSION})
+    has = f"the workers have {found[0].class_} in version {' and '.join(there)}"
+    wanted = properties.get(VERSION, "").strip()
+    if not wanted:
+        of_lock = next((locked[each.class_] for each in found if each.class_ in locked), None)
+        if of_lock is None or not there or of_lock in there:
+            return None
+        restart = "deltaworks down connect, and deltaworks up connect"
+        return Problem(name, CLASS, f"{has}, but the lock of their plugins has {of_lock}: {restart}")
+    if wanted == _LATEST or wanted.startswith(_RANGE) or refers(wanted) or wanted in there:
+        return None
+    if not there:
+        return Problem(name, VERSION, f"is {wanted}, but the workers do not say which version they have: leave it out")
+    return Problem(name, VERSION, f"is {wanted}, but {has}: install {wanted} on them, or write the version they have")
+
+
 def _errors(name: str, properties: Mapping[str, str], validated: Validated) -> Iterable[Problem]:
     """What the worker says of settings, without the secrets to which it has followed references."""
     secrets = [
@@ -118,7 +157,7 @@ def _defined(validated: Validated) -> list[str]:
 
 def _undefined(properties: Mapping[str, str], validated: Validated) -> list[str]:
     """The settings that the class does not define, unless they belong to something that it says nothing of."""
-    known = {*_defined(validated), NAME, CLASS}
+    known = {*_defined(validated), NAME, CLASS, VERSION}
     return [
         setting
         for setting in properties

@@ -7,6 +7,7 @@ write. Headers that begin with `__connect.errors.` have the record's place and t
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from deltaworks import clock
 from deltaworks.config import Kafka
 from deltaworks.connect.api import ConnectApi
 from deltaworks.connect.secrets import masked_values
+from deltaworks.control import incidents
 from deltaworks.errors import ConfigurationError, KafkaReadError, KafkaTopicError, TransientError
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import Position
@@ -132,6 +134,37 @@ def counts(kafka: Kafka, configs: Mapping[str, Mapping[str, str]], *, timeout_s:
         for name, topic in sorted(topics.items())
         for total, recent in [found.get(topic, (0, 0))]
     )
+
+
+def so_far(
+    kafka: Kafka, api: ConnectApi, configs: Mapping[str, Mapping[str, str]], *, timeout_s: float = 5.0
+) -> dict[str, incidents.Count]:
+    """Connector -> how many dead letters its topic has ever got; one that does not exist yet has got none.
+
+    Args:
+        kafka: the cluster that they work with.
+        api: of a worker.
+        configs: connector -> its settings; those without a topic of dead letters are left out.
+        timeout_s: how long the broker may take for its first answer.
+
+    Raises:
+        ConfigurationError: see `require_cluster`.
+        ConnectUnavailableError: the worker does not answer.
+        KafkaReadError: the broker does not answer.
+        KafkaTopicError: a topic was deleted meanwhile.
+    """
+    topics = {name: topic for name, each in configs.items() if (topic := topic_of(each)) is not None}
+    if not topics:
+        return {}
+    require_cluster(kafka, api, timeout_s=timeout_s)
+    ids = admin.topic_ids(admin.admin(kafka), set(topics.values()))
+    written = dict.fromkeys(ids, 0)
+    for (topic, _), end in admin.end_offsets(kafka, sorted(ids)).items():
+        written[topic] += end
+    return {
+        name: incidents.Count(generation=zlib.crc32(ids.get(topic, "").encode()), dead_letters=written.get(topic, 0))
+        for name, topic in topics.items()
+    }
 
 
 def counts_soon(kafka: Kafka, api: ConnectApi, configs: Mapping[str, Mapping[str, str]]) -> dict[str, int] | None:

@@ -14,6 +14,7 @@ from deltaworks.connect.states import FAILED, why_failed
 from deltaworks.connectors import dead_letters, slots
 from deltaworks.connectors.supervision import differences
 from deltaworks.control.connector_book import DELETED, ConnectorBook, ConnectorRecord
+from deltaworks.control.incident_book import IncidentBook
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError, ControlUnavailableError
 from deltaworks.settings import Settings
 
@@ -44,6 +45,8 @@ class ConnectorStatus:
     """The worker of each task; empty: it has none now."""
     dead_letters: int | None = None
     """How many its topic of dead letters holds; None: it has none, or that is not known."""
+    incidents: int = 0
+    """The number of its open incidents; 0 also if the registry does not answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +68,7 @@ def overview(settings: Settings, name: str | None = None, *, patience: Patience 
         name: only this connector.
         patience: how long the worker may take.
     """
-    records = _records(settings)
+    records, incidents = _recorded(settings)
     names = {*project.written(settings), *(each for each, of in records.items() if of.desired != DELETED)}
     chosen = sorted(each for each in names if name in (None, each))
     if not chosen:
@@ -86,17 +89,23 @@ def overview(settings: Settings, name: str | None = None, *, patience: Patience 
     except (ConfigurationError, ConnectUnavailableError) as error:
         problem = error.message
     found = [
-        replace(_status(each, records.get(each), loaded, there), dead_letters=letters.get(each)) for each in chosen
+        replace(
+            _status(each, records.get(each), loaded, there),
+            dead_letters=letters.get(each),
+            incidents=incidents.get(each, 0),
+        )
+        for each in chosen
     ]
     told = (replace(each, reason=troubles[each.name].told) if each.name in troubles else each for each in found)
     return Connectors(url=url, connectors=tuple(told), problem=problem)
 
 
-def _records(settings: Settings) -> Mapping[str, ConnectorRecord]:
+def _recorded(settings: Settings) -> tuple[Mapping[str, ConnectorRecord], Mapping[str, int]]:
+    """What the registry has of connectors, and the number of their open incidents."""
     try:
-        return ConnectorBook.of(settings).records()
+        return ConnectorBook.of(settings).records(), IncidentBook.of(settings).open_counts_of_connectors()
     except ControlUnavailableError:
-        return {}
+        return {}, {}
 
 
 def _status(

@@ -9,14 +9,15 @@ from functools import partial
 from deltaworks import clock
 from deltaworks.connect import project
 from deltaworks.connect.api import ConnectApi, Patience
-from deltaworks.connectors import slots
+from deltaworks.connectors import dead_letters, slots
 from deltaworks.connectors.supervision import POLICY, Decision, Supervised, supervise
 from deltaworks.control.connector_book import DELETED, ConnectorBook
 from deltaworks.control.incident_book import IncidentBook
-from deltaworks.control.incidents import KINDS, OF_CONNECTORS, Finding, Incident
+from deltaworks.control.incidents import KINDS, OF_CONNECTORS, Finding, Incident, of_dead_letters
 from deltaworks.control.policy import RestartPolicy
-from deltaworks.errors import ConnectUnavailableError
+from deltaworks.errors import ConfigurationError, ConnectUnavailableError, KafkaTopicError, TransientError
 from deltaworks.settings import Settings
+from deltaworks.topology.alerts import USUAL
 
 PATIENCE = Patience(connect_s=3.0, answer_s=10.0, rebalance_s=10.0)
 AWAY_S = 30.0
@@ -56,7 +57,8 @@ def watch(
             away = Finding(pipeline="", kind="connect_away", what=error.message)
             _settle(incidents, book, [away], answers=False)
             raise
-    _settle(incidents, book, seen.findings, answers=True)
+        letters = _dead_letters(settings, api, loaded, book, incidents)
+    _settle(incidents, book, [*seen.findings, *letters], answers=True)
     return seen.decisions
 
 
@@ -76,6 +78,28 @@ def _asked(
             if clock.ticks_s() + _AGAIN_S > until:
                 raise
         time.sleep(_AGAIN_S)
+
+
+def _dead_letters(
+    settings: Settings, api: ConnectApi, loaded: project.Loaded, book: ConnectorBook, incidents: IncidentBook
+) -> list[Finding]:
+    """The sinks whose dead letters have become more; while that is not known, nothing is over."""
+    deployed_s = {name: each.changed_ago_s for name, each in book.records().items() if each.desired == "running"}
+    try:
+        configs = {name: each for name, each in api.configs().items() if name in deployed_s}
+        counts = dead_letters.so_far(settings.cluster, api, configs)
+    except (ConfigurationError, KafkaTopicError, TransientError):
+        what = "its dead letters cannot be counted now"
+        return [Finding(pipeline=name, kind="sink_dead_letters", what=what, opens=False) for name in deployed_s]
+    if not counts:
+        return []
+    limits = {name: each.dead_letters_alert for name, each in loaded.connectors.items()}
+    increased = incidents.dead_letters_of_sinks(counts, deployed_s)
+    return [
+        finding
+        for name, count in increased.items()
+        for finding in of_dead_letters(name, "sink_dead_letters", count, limits.get(name, USUAL.dead_letters))
+    ]
 
 
 def _settle(incidents: IncidentBook, book: ConnectorBook, found: Sequence[Finding], *, answers: bool) -> None:

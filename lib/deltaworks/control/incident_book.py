@@ -96,9 +96,16 @@ class IncidentBook:
 
     def open_counts(self) -> dict[str, int]:
         """Pipeline -> the number of its open incidents; a connector of the same name has others."""
+        return self._counts(incidents.c.kind.not_in(sorted(OF_CONNECTORS)))
+
+    def open_counts_of_connectors(self) -> dict[str, int]:
+        """Connector -> the number of its open incidents."""
+        return self._counts(incidents.c.kind.in_(sorted(OF_CONNECTORS)))
+
+    def _counts(self, condition: sa.ColumnElement[bool]) -> dict[str, int]:
         query = (
             sa.select(incidents.c.pipeline, sa.func.count().label("number"))
-            .where(incidents.c.ended_at.is_(None), incidents.c.kind.not_in(sorted(OF_CONNECTORS)))
+            .where(incidents.c.ended_at.is_(None), condition)
             .group_by(incidents.c.pipeline)
         )
         with self._registry.transaction() as connection:
@@ -168,53 +175,63 @@ class IncidentBook:
 
     def trends(self, beats: Collection[Heartbeat]) -> Mapping[str, Trend]:
         """Keeps the counts of heartbeats; returns the trend of each pipeline."""
-        now = sa.func.now()
-        slot = sa.func.to_timestamp(sa.func.floor(sa.extract("epoch", now) / _SLOT_S) * _SLOT_S)
+        counts = {each.pipeline: Count(generation=each.generation, dead_letters=each.dead_letters) for each in beats}
         with self._registry.transaction() as connection:
-            for beat in beats:
-                counts = {
-                    "generation": beat.generation,
-                    "state_entries": beat.state_entries,
-                    "dead_letters": beat.dead_letters,
-                }
-                fresh = insert(samples).values(pipeline=beat.pipeline, at=slot, **counts)
-                connection.execute(
-                    fresh.on_conflict_do_update(index_elements=[samples.c.pipeline, samples.c.at], set_=counts)
-                )
-            connection.execute(sa.delete(samples).where(samples.c.at < now - _SAMPLES_KEPT))
+            _keep(connection, counts, {beat.pipeline: beat.state_entries for beat in beats})
             earlier = connection.execute(
                 sa.select(samples.c.pipeline, sa.func.max(samples.c.state_entries).label("most"))
-                .where(samples.c.at <= now - _DAY)
+                .where(samples.c.at <= sa.func.now() - _DAY)
                 .group_by(samples.c.pipeline)
             ).all()
-            newest = (
-                sa.select(samples.c.pipeline, sa.func.max(samples.c.at).label("at"))
-                .where(samples.c.at <= now - _HOUR)
-                .group_by(samples.c.pipeline)
-                .subquery()
-            )
-            last = connection.execute(
-                sa.select(samples.c.pipeline, samples.c.generation, samples.c.dead_letters).join(
-                    newest, sa.and_(samples.c.pipeline == newest.c.pipeline, samples.c.at == newest.c.at)
-                )
-            ).all()
-            recent = connection.execute(
-                sa.select(samples.c.pipeline, samples.c.generation, samples.c.dead_letters)
-                .where(samples.c.at > now - _HOUR)
-                .order_by(samples.c.at)
-            ).all()
+            increased = _increased(connection, {beat.pipeline: beat.up_s for beat in beats})
         most = {row.pipeline: row.most for row in earlier}
-        before = {row.pipeline: _count(row) for row in last}
-        counted: dict[str, list[Count]] = {}
-        for row in recent:
-            counted.setdefault(row.pipeline, []).append(_count(row))
-        return {
-            beat.pipeline: Trend(
-                state_before=most.get(beat.pipeline),
-                dead_letters=increase(counted.get(beat.pipeline, []), before.get(beat.pipeline), beat.up_s),
-            )
-            for beat in beats
-        }
+        return {name: Trend(state_before=most.get(name), dead_letters=each) for name, each in increased.items()}
+
+    def dead_letters_of_sinks(self, counts: Mapping[str, Count], deployed_s: Mapping[str, float]) -> dict[str, int]:
+        """Keeps the counts of connectors; returns by how much each has increased within an hour.
+
+        Args:
+            counts: connector -> how many dead letters its topic has got so far.
+            deployed_s: connector -> for how many seconds it has been deployed: what its topic had when somebody first
+                looked counts only if that was soon afterwards.
+        """
+        with self._registry.transaction() as connection:
+            _keep(connection, {_of_sink(name): each for name, each in counts.items()}, {})
+            increased = _increased(connection, {_of_sink(name): deployed_s[name] for name in counts})
+        return {name: increased[_of_sink(name)] for name in counts}
+
+
+def _keep(connection: sa.Connection, counts: Mapping[str, Count], entries: Mapping[str, int]) -> None:
+    """Keeps counts for some time, and the entries of stores beside them."""
+    now = sa.func.now()
+    slot = sa.func.to_timestamp(sa.func.floor(sa.extract("epoch", now) / _SLOT_S) * _SLOT_S)
+    for name, count in counts.items():
+        values = {**msgspec.structs.asdict(count), "state_entries": entries.get(name, 0)}
+        fresh = insert(samples).values(pipeline=name, at=slot, **values)
+        connection.execute(fresh.on_conflict_do_update(index_elements=[samples.c.pipeline, samples.c.at], set_=values))
+    connection.execute(sa.delete(samples).where(samples.c.at < now - _SAMPLES_KEPT))
+
+
+def _increased(connection: sa.Connection, up_s: Mapping[str, float]) -> dict[str, int]:
+    """Name -> by how much its dead letters have increased within an hour; see `increase`."""
+    hour_ago, columns = sa.func.now() - _HOUR, (samples.c.pipeline, samples.c.generation, samples.c.dead_letters)
+    newest = (
+        sa.select(samples.c.pipeline, sa.func.max(samples.c.at).label("at"))
+        .where(samples.c.at <= hour_ago)
+        .group_by(samples.c.pipeline)
+        .subquery()
+    )
+    same = sa.and_(samples.c.pipeline == newest.c.pipeline, samples.c.at == newest.c.at)
+    before = {row.pipeline: _count(row) for row in connection.execute(sa.select(*columns).join(newest, same))}
+    counted: dict[str, list[Count]] = {}
+    for row in connection.execute(sa.select(*columns).where(samples.c.at > hour_ago).order_by(samples.c.at)):
+        counted.setdefault(row.pipeline, []).append(_count(row))
+    return {name: increase(counted.get(name, []), before.get(name), of) for name, of in up_s.items()}
+
+
+def _of_sink(name: str) -> str:
+    """Under which name its counts are kept: a pipeline may have the same name, and none has a dot."""
+    return f"connect.{name}"
 
     def samples(self, name: str) -> list[Sample]:
         """The counts of a pipeline that were kept, oldest first."""

@@ -36,6 +36,7 @@ Kind = Literal[
     "connector_drifted",
     "slot_endangered",
     "slot_lost",
+    "sink_dead_letters",
     "connect_away",
 ]
 DISK_FREE, DISK_FREE_AGAIN = 0.10, 0.15
@@ -134,6 +135,11 @@ KINDS: dict[Kind, KindText] = {
         "take a new snapshot, then delete what it does not have: `deltaworks connect sweep {pipeline}`",
         "its database has what it has not read",
     ),
+    "sink_dead_letters": KindText(
+        "Dead letters of a sink",
+        "see what fails, and why: `deltaworks connect dead-letters {pipeline}`",
+        "no record has failed for an hour",
+    ),
     "connect_away": KindText(
         "Connect away",
         "see whether its workers run; `deltaworks connect status` asks them",
@@ -145,9 +151,16 @@ OF_STREAMS: frozenset[Kind] = frozenset(
 )
 """Those that `of_stream` finds."""
 OF_CONNECTORS: frozenset[Kind] = frozenset(
-    {"connector_failed", "connector_given_up", "connector_drifted", "slot_endangered", "slot_lost"}
+    {
+        "connector_failed",
+        "connector_given_up",
+        "connector_drifted",
+        "slot_endangered",
+        "slot_lost",
+        "sink_dead_letters",
+    }
 )
-"""Those that `deltaworks.connectors.supervision` finds; `pipeline` is the name of the connector."""
+"""Those that `deltaworks.connectors.watch` finds; `pipeline` is the name of the connector."""
 STOPPED = "the stream was stopped"
 
 
@@ -204,9 +217,10 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """A driver's count of dead letters at some time."""
+    """A count of dead letters at some time."""
 
     generation: int
+    """Of the driver that has counted, or what stands for the topic of a sink; another one has counted from 0."""
     dead_letters: int
 
 
@@ -262,13 +276,27 @@ def of_home(home: Path) -> list[Finding]:
     return [Finding(pipeline="", kind="disk_filling", what=what, opens=free < DISK_FREE)]
 
 
+def of_dead_letters(name: str, kind: Kind, increased: int, limit: int | None) -> Iterator[Finding]:
+    """The finding about dead letters, if there are any.
+
+    Args:
+        name: of the pipeline or the connector.
+        kind: that of a pipeline or of a sink.
+        increased: how many there are within the last hour.
+        limit: from how many on that is an incident; None: never.
+    """
+    if limit is not None and increased:
+        what = f"{increased:,} records have become dead letters within an hour"
+        yield Finding(pipeline=name, kind=kind, what=what, opens=increased >= limit)
+
+
 def increase(counts: Sequence[Count], before: Count | None, up_s: float) -> int:
     """By how much the dead letters have increased; a driver counts from its start.
 
     Args:
         counts: in order of time.
         before: the last count before these; None: there is none.
-        up_s: how long the last driver has run.
+        up_s: how long the last driver has run, or the connector has been deployed.
     """
     if before is None and counts and up_s > _NOT_LONG.total_seconds():
         before = counts[0]  # nobody has looked for a while
@@ -300,10 +328,7 @@ def _of_running(beat: Heartbeat, trend: Trend) -> Iterator[Finding]:
     yield from _lag(beat)
     yield from _batch(beat)
     limits, name = beat.alerts, beat.pipeline
-    if limits.dead_letters is not None and trend.dead_letters:
-        what = f"{trend.dead_letters:,} records have become dead letters within an hour"
-        opens = trend.dead_letters >= limits.dead_letters
-        yield Finding(pipeline=name, kind="dead_letters", what=what, opens=opens)
+    yield from of_dead_letters(name, "dead_letters", trend.dead_letters, limits.dead_letters)
     before, now = trend.state_before, beat.state_entries
     if limits.state_growth is not None and before is not None and now - before >= LEAST_GROWTH:
         what = f"its stores have {now:,} entries; they had {before:,} a day ago"

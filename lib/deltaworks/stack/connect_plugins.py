@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from deltaworks.connect.debezium import MARIADB, MONGODB, MYSQL, POSTGRES
+from deltaworks.connect.file_streams import FILE_SINK, FILE_SOURCE
+from deltaworks.connect.jdbc import JDBC_SINK
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
 from deltaworks.stack import connect_transforms
@@ -28,6 +32,15 @@ _ARTIFACTS = {
     "jdbc": "debezium-connector-jdbc",
 }
 """Name of a plugin -> its artifact in the lock."""
+_CLASSES: Mapping[str, tuple[str, ...]] = {
+    "file": (FILE_SOURCE, FILE_SINK),
+    "debezium-mariadb": (MARIADB,),
+    "debezium-mongodb": (MONGODB,),
+    "debezium-mysql": (MYSQL,),
+    "debezium-postgres": (POSTGRES,),
+    "jdbc": (JDBC_SINK,),
+}
+"""Name of a plugin -> its classes."""
 OWN = "deltaworks"
 """The plugin with our transforms."""
 _STAMP = ".complete"
@@ -42,6 +55,20 @@ def known(settings: Settings) -> Mapping[str, Jar]:
     """All plugins of the lock by their names."""
     locked = {jar.module.artifact: jar for jar in read_lock(settings.infra, _SET).jars}
     return {name: locked[artifact] for name, artifact in _ARTIFACTS.items()}
+
+
+def versions(settings: Settings, url: str) -> Mapping[str, str]:
+    """Class -> its version in the lock, if a worker of this home answers there; no class, if another one does.
+
+    Args:
+        settings: of the home.
+        url: of the worker.
+    """
+    access = settings.connect_access_in(settings.home)
+    if not access.is_file() or tomllib.loads(access.read_text())["connect"]["url"].rstrip("/") != url.rstrip("/"):
+        return {}
+    plugins = known(settings)
+    return {class_: plugins[name].module.version for name, classes in _CLASSES.items() for class_ in classes}
 
 
 def ensure(settings: Settings, report: Report) -> None:

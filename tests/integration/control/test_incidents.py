@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from deltaworks.control import incident_book
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.incident_book import IncidentBook, Told
-from deltaworks.control.incidents import Finding, Incident
+from deltaworks.control.incidents import Count, Finding, Incident
 from deltaworks.control.watch import watch
 from tests.integration.control.conftest import Control
 from tests.integration.control.test_actions import deploy, stop
@@ -126,6 +126,30 @@ def test_what_ended_long_ago_is_not_told_and_after_a_season_is_gone(book: Incide
     sql(control, "UPDATE incidents SET ended_at = now() - INTERVAL '91 days'")
     book.settle([], everything)
     assert book.listed(ended=True) == []
+
+
+def test_dead_letters_of_sinks_are_counted_beside_a_pipeline_of_the_same_name(
+    book: IncidentBook, control: Control
+) -> None:
+    def increased(total: int, *, topic: int = 7, deployed_s: float = 60.0) -> int:
+        count = Count(generation=topic, dead_letters=total)
+        return book.dead_letters_of_sinks({"p": count}, {"p": deployed_s})["p"]
+
+    book.trends([beat(state_entries=10, dead_letters=2)])
+    assert increased(5) == 5, "it was deployed a minute ago"
+    assert increased(5, deployed_s=9_000.0) == 0, "those that it had when somebody first looked"
+    sql(control, "UPDATE samples SET at = at - INTERVAL '30 minutes'")
+    assert increased(8, deployed_s=9_000.0) == 3
+    sql(control, "UPDATE samples SET at = at - INTERVAL '90 minutes'")
+    assert increased(8) == 0
+    assert increased(2, topic=8) == 2, "a topic that was made anew"
+    assert book.trends([beat(state_entries=10, dead_letters=2)])["p"].dead_letters == 0
+
+
+def test_incidents_of_a_connector_are_not_those_of_a_pipeline(book: IncidentBook) -> None:
+    book.settle([Finding(pipeline="p", kind="sink_dead_letters", what="2 records"), LAGGING], everything)
+
+    assert (book.open_counts(), book.open_counts_of_connectors()) == ({"p": 1}, {"p": 1})
 
 
 def test_trends_are_of_an_hour_and_of_a_day(book: IncidentBook, control: Control) -> None:

@@ -14,6 +14,12 @@ def _problems_ignored(patch: Patch) -> None:
     patch(planning, "require_none", nothing)
 
 
+def _any_version(patch: Patch) -> None:
+    from deltaworks.connect import validation
+
+    patch(validation, "_of_version", nothing)
+
+
 def _secrets_shown(patch: Patch) -> None:
     from deltaworks.connect import planning
 
@@ -58,6 +64,14 @@ MUTATIONS = {
         Breach.UNCHECKED,
         _problems_ignored,
         (f"{_PLANNING}test_what_the_worker_says_of_a_setting_is_a_problem",),
+    ),
+    "plugins of another version accepted": Mutation(
+        Breach.UNCHECKED,
+        _any_version,
+        (
+            f"{_PLANNING}test_a_plugin_of_another_version_than_the_lock_is_refused_unless_the_file_says_it",
+            f"{_PLANNING}test_a_class_of_which_the_workers_know_no_version_has_none_that_is_wanted",
+        ),
     ),
     "secrets of connectors shown": Mutation(
         Breach.SECRET, _secrets_shown, (f"{_PLANNING}test_secrets_are_masked_in_a_plan_whoever_wrote_them",)

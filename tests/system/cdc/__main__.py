@@ -4,7 +4,8 @@ Two workers of Kafka Connect read PostgreSQL and MariaDB, exactly once. Random t
 after each SIGKILL more of them. Then a mark is written, and when it has arrived, tables and index have to equal the
 join of the databases. At the end, each change is in the topics once.
 
-`python -m tests.system.cdc --minutes 60` goes on for an hour.
+`python -m tests.system.cdc --minutes 60` goes on for an hour. `--break NAME` takes something away that keeps all equal,
+and ends as soon as that is missed; `make check-connect-red` does so with each of them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -35,6 +36,7 @@ from deltaworks.stack.lifecycle import down, up
 from deltaworks.stack.ports import free_ports
 from tests.support.live_stack import await_restart, free_pair, kill_component, reachable, read_all
 from tests.support.polling import until
+from tests.system.cdc.breakages import BREAKAGES, NOTHING, Breakage
 from tests.system.cdc.databases import Shop
 from tests.system.cdc.demo import COMPONENTS, JOB, apply_connectors, await_equal, deploy, settings_of
 from tests.system.cdc.results import make_index
@@ -43,6 +45,11 @@ _VICTIMS = ("connect", "connect-2", "source-postgres", "source-mariadb", "kafka"
 _KILLS_OF_EACH, _COMPARISONS = 3, 20
 _ORDERS, _CHANGES = 500, 40
 _AWAY_S = 90.0
+_TRIES, _AT_WORK_S, _AFTER_MARK_S = 6, 2.0, 20.0
+"""How often something broken may stay unseen, how long changes go on before a kill, and how long is waited for rows of
+another partition than that of the mark."""
+_WORKERS = ("connect", "connect-2")
+_ALL = "all"
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError, pymysql.err.OperationalError, pymysql.err.InterfaceError)
 
 
@@ -99,7 +106,7 @@ def change(shop: Shop, count: int) -> None:
         time.sleep(0.02)
 
 
-def twice(settings: Settings) -> list[str]:
+def twice(settings: Settings, *, at_least: int = _ORDERS) -> list[str]:
     """Changes of PostgreSQL that are in the topics more than once, by position in its log, key and kind."""
     found = Counter[tuple[str, int, int, bytes, str]]()
     for topic in ("cdc.orders", "cdc.order_lines"):
@@ -109,30 +116,83 @@ def twice(settings: Settings) -> list[str]:
                 source = told["source"]
                 place = (topic, source["lsn"], source["txId"], message.key() or b"", told["op"])
                 found[place] += told["op"] != "r"  # a snapshot begins again, until it is whole
-    assert found.total() > _ORDERS
+    assert found.total() > at_least
     return [str(place) for place, count in found.items() if count > 1]
 
 
-def main() -> int:
-    """The check."""
-    parser = argparse.ArgumentParser(prog="make check-connect")
-    parser.add_argument("--minutes", type=float, default=0.0, help="go on for as long; 0: until each was killed enough")
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    rng, begun = random.Random(given.seed), time.monotonic()
-    kills, wrong, compared = Counter[str](), list[str](), 0
-    with tempfile.TemporaryDirectory(prefix="deltaworks-cdc-") as folder, stack(Path(folder)) as (settings, url):
+@contextmanager
+def begun(rng: random.Random, breakage: Breakage = NOTHING) -> Iterator[tuple[Settings, str, Shop]]:
+    """Everything runs, and a snapshot of both databases was taken while their rows changed."""
+    with (
+        breakage.in_stack(),
+        tempfile.TemporaryDirectory(prefix="deltaworks-cdc-") as folder,
+        stack(Path(folder)) as (settings, url),
+    ):
         shop = Shop(settings, rng)
         shop.make(_ORDERS // 10, _ORDERS)
         make_index(url)
-        with ThreadPoolExecutor(1) as beside:  # a snapshot is taken while rows change
+        with ThreadPoolExecutor(1) as beside:
             changing = beside.submit(change, shop, 5 * _CHANGES)
-            apply_connectors(settings, print)
+            apply_connectors(settings, print, breakage.of_connector)
             changing.result()
         deploy(settings, print)
+        yield settings, url, shop
+
+
+def missed(name: str, seed: int) -> list[str]:
+    """What the check finds while something is broken; it ends with the first thing. Nothing: it stays green."""
+    breakage = BREAKAGES[name]
+    with begun(random.Random(seed), breakage) as (settings, url, shop), ThreadPoolExecutor(1) as beside:
+        for number in range(1, _TRIES + 1):
+            changing = beside.submit(change, shop, 5 * _CHANGES)
+            if breakage.kills:
+                time.sleep(_AT_WORK_S)
+                kill(settings, _WORKERS[number % 2])
+            changing.result()
+            found = await_equal(settings, url, shop, number, lambda line: None, after_mark_s=_AFTER_MARK_S)
+            wrong = [f"{each.name}: {line:.150}" for each in found for line in each.different[:2]]
+            if wrong := wrong or [f"more than once: {each}" for each in twice(settings, at_least=0)[:2]]:
+                return wrong
+    return []
+
+
+def all_missed(names: Sequence[str], seed: int) -> int:
+    """Takes one thing after the other away; 0 if each of them is missed."""
+    green = []
+    for name in names:
+        at = time.monotonic()
+        found = missed(name, seed)
+        print(
+            f"'{name}': {'RED' if found else 'GREEN'} after {time.monotonic() - at:.0f} s",
+            *found,
+            sep="\n  ",
+            flush=True,
+        )
+        green += [] if found else [name]
+    print(f"{len(names) - len(green)} of {len(names)} breakages red" + (f"; not missed: {green}" if green else ""))
+    return 1 if green else 0
+
+
+def main() -> int:
+    """The check, or a breakage of it."""
+    parser = argparse.ArgumentParser(prog="make check-connect")
+    parser.add_argument("--minutes", type=float, default=0.0, help="go on for as long; 0: until each was killed enough")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--break", dest="broken", choices=[*BREAKAGES, _ALL], help="take this away: it must turn red")
+    given = parser.parse_args()
+    if given.broken is not None:
+        return all_missed([*BREAKAGES] if given.broken == _ALL else [given.broken], given.seed)
+    return check(given.minutes, given.seed)
+
+
+def check(minutes: float, seed: int) -> int:
+    """Kills and compares; 0 if all was equal."""
+    rng, start = random.Random(seed), time.monotonic()
+    kills, wrong, compared = Counter[str](), list[str](), 0
+    with begun(rng) as (settings, url, shop):
         while not wrong:
             enough = compared >= _COMPARISONS and all(kills[each] >= _KILLS_OF_EACH for each in _VICTIMS)
-            if enough and time.monotonic() - begun > given.minutes * 60:
+            if enough and time.monotonic() - start > minutes * 60:
                 break
             fewest = min(kills[each] for each in _VICTIMS)
             victim = rng.choice([each for each in _VICTIMS if kills[each] == fewest])
@@ -147,7 +207,7 @@ def main() -> int:
             found = await_equal(settings, url, shop, compared, lambda line: None)
             wrong += [f"{each.name}: {line}" for each in found for line in each.different[:3]]
             print(
-                f"{time.monotonic() - begun:5.0f} s  {compared:3}: after SIGKILL of {victim}, "
+                f"{time.monotonic() - start:5.0f} s  {compared:3}: after SIGKILL of {victim}, "
                 f"{found[0].expected:,} orders {'DIFFER' if wrong else 'equal'} after {time.monotonic() - at:.1f} s",
                 flush=True,
             )
@@ -159,7 +219,7 @@ def main() -> int:
         print(line)
     print(
         f"{'NOT EXACT' if wrong else 'EXACT'}: {compared} comparisons, {kills.total()} SIGKILLs ({kinds}) in "
-        f"{time.monotonic() - begun:.0f} s"
+        f"{time.monotonic() - start:.0f} s"
     )
     return 1 if wrong else 0
 

@@ -18,6 +18,8 @@ from deltaworks.settings import Settings
 
 ARTICLES = ("tea", "jam", "rye", "oil", "hop", "salt", "茶")
 CITIES = ("Berlin", "Lyon", "Oslo", "Kraków", "大阪")
+MARKED = 0
+"""Number of the order, and of its customer, that say how far changes are."""
 STATES = ("new", "paid", "shipped")
 _BEGIN = datetime(2026, 3, 1, 8, tzinfo=UTC).replace(tzinfo=None)
 _ORDERS = (

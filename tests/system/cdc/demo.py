@@ -20,6 +20,7 @@ from deltaworks import clock, config
 from deltaworks.cli.console import Steps, out, print_error, print_table
 from deltaworks.connect import planning, project, states
 from deltaworks.connect.api import ConnectApi
+from deltaworks.connect.connector import Connector
 from deltaworks.control import actions
 from deltaworks.control.model import ALIVE
 from deltaworks.control.registry import Registry
@@ -27,7 +28,7 @@ from deltaworks.errors import DeltaworksError, StackError
 from deltaworks.exits import code_of
 from deltaworks.settings import Settings
 from deltaworks.stack import lifecycle
-from tests.system.cdc.databases import Shop
+from tests.system.cdc.databases import MARKED, Shop
 from tests.system.cdc.results import Comparison, compare, make_index
 
 PROJECT = Path(__file__).parent / "project"
@@ -48,10 +49,19 @@ def settings_of(home: Path | None = None) -> Settings:
     return Settings.from_environment(cwd=PROJECT)
 
 
-def apply_connectors(settings: Settings, report: Report) -> None:
-    """Does what `deltaworks connect apply` does, and waits until all tasks run."""
+def apply_connectors(
+    settings: Settings, report: Report, changed: Callable[[Connector], Connector] = lambda connector: connector
+) -> None:
+    """Does what `deltaworks connect apply` does, and waits until all tasks run.
+
+    Args:
+        settings: of the project.
+        report: told what it waits for.
+        changed: says what becomes of each connector first.
+    """
+    connectors = {name: changed(each) for name, each in project.load_all(settings).items()}
     with ConnectApi.of(settings) as api:
-        planned = planning.plan(project.load_all(settings), api)
+        planned = planning.plan(connectors, api)
         planned.require_sound()
         planning.apply(planned, api)
         found = states.wait(api, CONNECTORS, _CONNECT_S, report)
@@ -70,17 +80,23 @@ def deploy(settings: Settings, report: Report) -> None:
     report(f"generation {done.generation} is {done.state}")
 
 
-def await_equal(settings: Settings, url: str, shop: Shop, number: int, report: Report) -> list[Comparison]:
+def await_equal(
+    settings: Settings, url: str, shop: Shop, number: int, report: Report, *, after_mark_s: float = _CATCH_UP_S
+) -> list[Comparison]:
     """Marks the end of the changes, and compares when the mark has arrived everywhere, until all is equal.
 
-    The topics have two partitions, so the mark may be there before what was written in the other one.
+    The topics have two partitions, so the mark may be there before what was written in the other one: it is waited for
+    this long.
     """
     shop.mark(number)
     expected, begun = shop.expected(), clock.ticks_s()
+    end = begun + _CATCH_UP_S
     while True:
         found = compare(settings, url, expected)
         left = {each.name: len(each.different) for each in found if not each.equal}
-        if not left or clock.ticks_s() - begun > _CATCH_UP_S:
+        if not any(line.startswith(f"{MARKED}: ") for each in found for line in each.different):
+            end = min(end, clock.ticks_s() + after_mark_s)
+        if not left or clock.ticks_s() > end:
             report(f"{sum(each.expected for each in found):,} rows and documents")
             return found
         report(f"differences: {left}")

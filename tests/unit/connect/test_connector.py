@@ -208,6 +208,12 @@ def test_what_follows_from_a_drift_is_no_setting_and_is_one_of_two() -> None:
 
     assert repaired.on_drift == "repair"
     assert repaired.properties == FileSink(name="x", file="/x", topics=["t"]).properties
+    with pytest.raises(ConfigurationError, match="has dead_letters_alert=0"):
+        FileSink(name="x", file="/x", topics=["t"], dead_letters_alert=0)
+    with pytest.raises(ConfigurationError, match="has plugin_version=''"):
+        Connector(name="x", class_="org.example.Sink", plugin_version="")
+    with pytest.raises(ConfigurationError, match="in config= and as plugin_version="):
+        Connector(name="x", class_="o.S", plugin_version="1", config={"connector.plugin.version": "2"})
     with pytest.raises(ConfigurationError, match="has on_drift='undo'"):
         Connector(name="x", class_="org.example.Sink", on_drift="undo")  # type: ignore[arg-type]
 

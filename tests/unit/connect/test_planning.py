@@ -146,6 +146,65 @@ def test_the_worker_is_not_quoted_with_the_secrets_that_it_has_read(fake: FakeCo
     assert SECRET not in repr(plan)
 
 
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("3.4.0.Final", f"is 3.4.0.Final, but the workers have {POSTGRES} in version 3.5.0.Final: install 3.4.0.Final"),
+        ("3.5.0.Final", None),
+        (" 3.5.0.Final ", None),
+        ("latest", None),
+        ("[3.4,3.5)", None),
+        ("${env:VERSION}", None),
+    ],
+)
+def test_a_plugin_of_another_version_than_the_file_says_is_refused(
+    fake: FakeConnect, api: ConnectApi, version: str, said: str | None
+) -> None:
+    plan = planned(api, cdc(plugin_version=version))
+
+    told = f"orders_cdc: connector.plugin.version: {said} on them, or write the version they have"
+    assert problems(plan) == ([] if said is None else [told])
+    assert [str(note) for note in plan.notes] == []
+    if said is not None:
+        with pytest.raises(ConfigurationError, match="or write the version they have"):
+            planning.apply(plan, api)
+        assert fake.changes == []
+
+
+@pytest.mark.parametrize("version", [None, "undefined"])
+def test_a_class_of_which_the_workers_know_no_version_has_none_that_is_wanted(
+    fake: FakeConnect, api: ConnectApi, version: str | None
+) -> None:
+    fake.versions[POSTGRES] = version
+
+    (problem,) = planned(api, cdc(plugin_version="3.5.0.Final")).problems
+    assert "the workers do not say which version they have: leave it out" in problem.what
+    assert problems(planned(api, cdc(), locked={POSTGRES: "3.5.0.Final"})) == []
+
+
+def test_a_plugin_of_another_version_than_the_lock_is_refused_unless_the_file_says_it(
+    fake: FakeConnect, api: ConnectApi
+) -> None:
+    locked = {POSTGRES: "3.6.0.Final"}
+
+    (problem,) = problems(planned(api, cdc(), sink(), locked=locked))
+    assert problem == (
+        f"orders_cdc: connector.class: the workers have {POSTGRES} in version 3.5.0.Final, but the lock of their "
+        "plugins has 3.6.0.Final: deltaworks down connect, and deltaworks up connect"
+    )
+    said, _ = planning.validate({"orders_cdc": cdc()}, api, locked=locked)
+    assert [str(each) for each in said] == [problem]
+    assert problems(planned(api, cdc(plugin_version="3.5.0.Final"), locked=locked)) == []
+
+
+def test_another_version_is_a_note_where_nothing_changes(fake: FakeConnect, api: ConnectApi) -> None:
+    fake.add("orders_cdc", cdc().properties)
+
+    plan = planned(api, cdc(), locked={POSTGRES: "3.6.0.Final"})
+
+    assert problems(plan) == [] and "has 3.6.0.Final" in str(plan.notes[0])
+
+
 def test_a_class_that_no_worker_has_is_named_with_near_ones(fake: FakeConnect, api: ConnectApi) -> None:
     wrong = Connector(name="a", class_="io.debezium.connector.postgres.PostgresConnector")
     other = Connector(name="b", class_="org.example.Nothing")

@@ -16,6 +16,7 @@ from deltaworks.connect.slots import Slot
 from deltaworks.connectors import slots
 from deltaworks.connectors.overview import Connectors, ConnectorStatus, overview
 from deltaworks.control.connector_book import ConnectorBook
+from deltaworks.control.incident_book import IncidentBook
 from deltaworks.errors import ControlUnavailableError
 from deltaworks.settings import Settings
 from tests.support.connector_book import BookInMemory
@@ -41,7 +42,12 @@ class World:
         values = Values({}, tables={("connect", ""): {"url": fake.url}})
         self.settings = replace(Settings.from_environment({}), project=folder, values=values)
         self.fake, self.book = fake, BookInMemory()
+        self.incidents: dict[str, int] = {}
         monkeypatch.setattr(ConnectorBook, "of", lambda settings: self.book)
+        monkeypatch.setattr(IncidentBook, "of", lambda settings: self)
+
+    def open_counts_of_connectors(self) -> dict[str, int]:
+        return self.incidents
 
     @property
     def only(self) -> ConnectorStatus:
@@ -59,10 +65,11 @@ def test_a_connector_that_runs(world: World) -> None:
     world.fake.add("lines", LINES, tasks=2)
     world.fake.add("theirs", LINES)
     world.book.deployed("lines", LINES, cluster="c", by="me")
+    world.incidents = {"lines": 1, "theirs": 2}
 
     assert world.only == ConnectorStatus(
         name="lines", desired="running", state="RUNNING", tasks=2, running_tasks=2, differs=False, type="source",
-        workers=(WORKER, WORKER),
+        workers=(WORKER, WORKER), incidents=1,
     )  # fmt: skip
 
 

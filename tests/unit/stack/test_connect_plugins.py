@@ -15,7 +15,7 @@ import pytest
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
 from deltaworks.stack import connect_plugins, jars
-from deltaworks.stack.connect_plugins import ensure, folder, known
+from deltaworks.stack.connect_plugins import ensure, folder, known, versions
 from deltaworks.stack.ivy import Module
 from deltaworks.stack.jars import Jar, read_lock
 from deltaworks.stack.java import Java
@@ -181,3 +181,16 @@ def test_every_plugin_of_the_lock_has_a_name() -> None:
 
     assert {plugin.module.artifact for plugin in known(here).values()} == locked
     assert connect_plugins.known(here).keys() >= {"file", POSTGRES, "debezium-mariadb", "debezium-mysql", "jdbc"}
+
+
+def test_the_lock_says_versions_of_workers_of_this_home_and_of_no_others(tmp_path: Path) -> None:
+    settings = replace(Settings.from_environment({}), home=tmp_path, infra=INFRA)
+    assert versions(settings, "http://127.0.0.1:1") == {}
+    (tmp_path / "connect").mkdir()
+    settings.connect_access_in(tmp_path).write_text('[connect]\nurl = "http://127.0.0.1:1"\nusername = "deltaworks"\n')
+
+    assert versions(settings, "http://connect.example.com:8083") == {}
+    found = versions(settings, "http://127.0.0.1:1")
+    locked = {jar.module.version for jar in read_lock(INFRA, "connect-plugins").jars}
+    assert set(found.values()) == locked
+    assert found["io.debezium.connector.postgresql.PostgresConnector"].endswith(".Final")
