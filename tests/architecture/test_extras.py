@@ -29,6 +29,7 @@ LAZY = {"cli", "pytest_plugin", "testing"}
 IMPORTED_LATER = {
     *("deltaworks.cli.replay_report", "deltaworks.cli.development", "deltaworks.cli.dev_screen"),
     "deltaworks.cli.tables_page",
+    "deltaworks.connectors.metrics",
     "deltaworks.pytest_plugin.container",
 }
 """Modules of theirs that are only imported by functions."""

@@ -200,6 +200,16 @@ class IncidentBook:
             increased = _increased(connection, {_of_sink(name): deployed_s[name] for name in counts})
         return {name: increased[_of_sink(name)] for name in counts}
 
+    def samples(self, name: str) -> list[Sample]:
+        """The counts of a pipeline that were kept, oldest first."""
+        query = (
+            sa.select(samples.c.at, samples.c.state_entries, samples.c.dead_letters)
+            .where(samples.c.pipeline == name)
+            .order_by(samples.c.at)
+        )
+        with self._registry.transaction() as connection:
+            return [Sample(*row) for row in connection.execute(query)]
+
 
 def _keep(connection: sa.Connection, counts: Mapping[str, Count], entries: Mapping[str, int]) -> None:
     """Keeps counts for some time, and the entries of stores beside them."""
@@ -232,16 +242,6 @@ def _increased(connection: sa.Connection, up_s: Mapping[str, float]) -> dict[str
 def _of_sink(name: str) -> str:
     """Under which name its counts are kept: a pipeline may have the same name, and none has a dot."""
     return f"connect.{name}"
-
-    def samples(self, name: str) -> list[Sample]:
-        """The counts of a pipeline that were kept, oldest first."""
-        query = (
-            sa.select(samples.c.at, samples.c.state_entries, samples.c.dead_letters)
-            .where(samples.c.pipeline == name)
-            .order_by(samples.c.at)
-        )
-        with self._registry.transaction() as connection:
-            return [Sample(*row) for row in connection.execute(query)]
 
 
 def _opening(found: Finding) -> sa.Insert:
