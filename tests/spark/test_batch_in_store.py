@@ -91,9 +91,10 @@ def own_jvm() -> Iterator[None]:
     SparkContext._gateway = SparkContext._jvm = None
     yield
     gateway: Any = SparkContext._gateway
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(60)
+    if gateway is not None:  # somebody has needed it
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
     SparkContext._gateway, SparkContext._jvm = earlier
 
 

@@ -19,6 +19,9 @@ from tests.support.object_stores import BUCKET
 from tests.system.kills.machines import Machines, machines
 
 
+pytestmark = pytest.mark.slow  # two minutes, most of them until there is a cluster
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Machines]:
     with machines(1) as found:
@@ -37,7 +40,6 @@ def on(cluster: Machines, settings: Settings) -> Settings:
     return replace(settings, storage_address=f"s3://{BUCKET}/state", values=values)
 
 
-@pytest.mark.slow  # two minutes
 def test_a_job_computes_there_what_it_computes_on_one_machine(
     cluster: Machines,
     stored: InStore,  # noqa: F811

@@ -21,6 +21,7 @@ from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.overview import overview
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka import admin
+from deltaworks.lakehouse.layout import LOG_FOLDER
 from deltaworks.lakehouse.reading import dataset
 from deltaworks.runtime.history import History
 from deltaworks.runtime.replay.executors import InProcess
@@ -64,7 +65,7 @@ class Stream:
 
     def rows(self, tables: Path | None = None) -> list[tuple[str, str]]:
         folder = (tables or self.settings.tables) / "priced"
-        if not folder.exists():
+        if not (folder / LOG_FOLDER / f"{0:020}.json").exists():
             return []
         return sorted((row["key"], row["value"]) for row in dataset(folder).to_table().to_pylist())
 
