@@ -18,7 +18,6 @@ from tests.spark.test_batch_in_store import InStore, in_order, own_jvm, stored  
 from tests.support.object_stores import BUCKET
 from tests.system.kills.machines import Machines, machines
 
-
 pytestmark = pytest.mark.slow  # two minutes, most of them until there is a cluster
 
 
