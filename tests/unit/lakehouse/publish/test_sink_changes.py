@@ -152,6 +152,30 @@ def test_a_sink_that_was_written_anew_is_made_stale_by_the_rollback_and_by_nothi
     assert marks(publications) == {"files": "rollback"}
 
 
+def test_a_rollback_that_is_interrupted_while_it_marks_sinks_marks_and_unmarks_the_same_ones(
+    publications: Path, live: Stream, staging: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publication.publish(live.committer, staging.root, request(staging, days=(0, 2)), publications)
+    stale_sinks.clear(publications, "files")
+    crash_at("sinks.marked")
+    with pytest.raises(Crash):
+        publication.rollback(live.committer, publications, "run-1")
+    assert marks(publications)["files"] == "rollback"
+    live.restart()
+    with monkeypatch.context() as patched, pytest.raises(Crash):
+        patched.setattr(sink_changes, "save", crashing)
+        publication.rollback(live.committer, publications, "run-1")
+    live.restart()
+
+    publication.rollback(live.committer, publications, "run-1")
+
+    assert marks(publications) == {"files": "rollback"}
+
+
+def crashing(*_: object) -> None:
+    raise Crash
+
+
 def test_a_replay_that_changes_nothing_changes_no_sink_whose_table_says_so(
     publications: Path, live: Stream, base: tuple[Stream, Stream, Stream]
 ) -> None:
