@@ -57,7 +57,12 @@ class JdbcCorrections:
         self._mine = f"{pipeline}/{name}/corrections"
 
     def correct(
-        self, number: int, digest: str, parts: Callable[[], Iterable[RowChanges]], last_batch: Callable[[], int]
+        self,
+        number: int,
+        digest: str,
+        parts: Callable[[], Iterable[RowChanges]],
+        last_batch: Callable[[], int],
+        note: Callable[[list[str]], None] = lambda _: None,
     ) -> list[str]:
         """Carries out a transaction, unless it was carried out; returns what the database says of refused rows.
 
@@ -66,6 +71,7 @@ class JdbcCorrections:
             digest: of all of them.
             parts: gives its rows, without those that the stream has updated since; asked once nobody else writes.
             last_batch: gives the last batch that is committed everywhere; likewise.
+            note: keeps what is refused, if anything is; before the commit, as nobody is told of it again.
 
         Raises:
             SinkError: the stream has written a batch that is not committed yet, or the database does not answer.
@@ -84,6 +90,8 @@ class JdbcCorrections:
                     return []
                 self._require_committed(connection, last_batch())
                 refused = [reason for part in parts() for reason in self._apply(connection, part)]
+                if refused:
+                    note(refused)
                 connection.execute(
                     sa.update(progress).where(progress.c.id == self._mine).values(batch=number, intent=digest)
                 )

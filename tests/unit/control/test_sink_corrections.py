@@ -15,8 +15,9 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.sink_corrections import CorrectedSink
 from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.lakehouse.publish import publication, stale_sinks
-from deltaworks.lakehouse.publish.sink_changes import OtherSink, SinksRequest
+from deltaworks.lakehouse.publish.sink_changes import KeptSinks, OtherSink, SinksRequest, TableRows
 from deltaworks.settings import Settings
+from deltaworks.topology.published_sinks import at_publish
 
 SEARCH: dict[str, Any] = {"url": "http://search.example.com:9200"}
 
@@ -88,3 +89,29 @@ def test_marks_are_not_taken_away_in_the_middle_of_a_publication(
     with pytest.raises(ConfigurationError, match="Sink 'flies' of 'shop' is not stale") as raised:
         sink_corrections.clear(settings, "shop", "flies")
     assert raised.value.hint == "stale sinks: files"
+
+
+def test_what_a_database_has_refused_stays_told_when_a_later_attempt_only_finds_the_rest(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database knows which transactions are done, and not what it has refused in them."""
+    paths = PipelinePaths.of(settings, "shop")
+    rows = TableRows(rows=3, columns=(), identity=(), as_of_batch=0)
+    kept = KeptSinks(
+        run_id="run-1",
+        action="rollback",
+        round=1,
+        tables={"counts": rows},
+        corrected={"search-counts": "counts"},
+        stale={},
+        made_ms=0,
+        released_ms=1,
+    )
+    (found,) = [each for each in at_publish(PIPELINE.plan().nodes) if each.node.name == "search-counts"]
+    sink_corrections._mark_refused(paths, kept, "search-counts", ["too long"])
+
+    monkeypatch.setattr(sink_corrections._Correcting, "run", lambda self: [])
+    sink_corrections._corrected(settings, paths, "shop", kept, "search-counts", found)
+
+    (mark,) = stale_sinks.all_of(paths.publications)
+    assert (mark.action, mark.why) == ("rollback", "its system refuses 1 of 3 rows: too long")

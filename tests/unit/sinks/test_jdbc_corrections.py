@@ -165,6 +165,24 @@ def test_rows_that_the_database_refuses_are_told_and_the_others_written(database
     assert there(database) == {"a": 10, "b": 1, "c": 20}
 
 
+def test_what_is_refused_is_noted_before_the_commit_after_which_nobody_is_told_again(database: sa.Engine) -> None:
+    write(3, {"a": 1})
+    noted: list[list[str]] = []
+
+    def failing(refused: list[str]) -> None:
+        noted.append(refused)
+        raise RuntimeError("killed")
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            corrections().correct(0, "d", changed({"a": 10, "b": 5_000}), lambda: 3, failing)
+    assert there(database) == {"a": 1}
+    corrections().correct(0, "d", changed({"a": 10, "b": 5_000}), lambda: 3, noted.append)
+
+    assert corrections().correct(0, "d", changed({"a": 10, "b": 5_000}), lambda: 3, noted.append) == []
+    assert len(noted) == 3 and all(len(each) == 1 for each in noted)
+
+
 def test_a_database_that_does_not_answer_is_said(database: sa.Engine) -> None:
     made: Any = corrections()
     with database.begin() as connection:
