@@ -65,6 +65,8 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     at_ms: int
     topics: dict[str, _Topic]
+    is_reset: bool = True
+    """Whether they were reset, as far as is known: without a new snapshot, all that is old would count as gone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,7 @@ def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ..
     states.require_stopped(api, name)
     config = api.config(name) or {}
     topics: Sequence[str] = ()
+    note: _Note | None = None
     if _captures(config):
         require_cluster(settings.cluster, api, timeout_s=_SOON_S)
         found = admin.topic_states(admin.admin(settings.cluster), api.topics(name))
@@ -123,9 +126,12 @@ def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ..
         noted = {
             topic: _Topic(found[topic].id, [ends[at] for at in sorted(ends) if at[0] == topic]) for topic in topics
         }
-        note = _Note(at_ms=clock.wall_ms(), topics=noted)
+        note = _Note(at_ms=clock.wall_ms(), topics=noted, is_reset=False)
         replace_file(settings.begun_again(name), msgspec.json.encode(note), durable=True)
     api.reset_offsets(name)
+    if note is not None:
+        done = msgspec.structs.replace(note, is_reset=True)
+        replace_file(settings.begun_again(name), msgspec.json.encode(done), durable=True)
     return tuple(topics)
 
 
@@ -236,6 +242,13 @@ def _noted(file: Path, name: str) -> _Note:
             f"Nobody has reset the offsets of connector '{name}' from this home, so nothing says where its new "
             "snapshot begins.",
             hint=f"deltaworks connect offsets {name} --reset, resume it, and stop it when the snapshot is complete",
+        )
+    if not note.is_reset:
+        raise ConfigurationError(
+            f"The last reset of the offsets of connector '{name}' has failed, or nobody knows whether it has: without "
+            "a new snapshot, rows that are there would be deleted.",
+            hint=f"deltaworks connect offsets {name} --reset again, resume it, and stop it when its snapshot is "
+            "complete",
         )
     return note
 
