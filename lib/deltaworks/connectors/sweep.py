@@ -14,7 +14,7 @@ What it does not do: it brings back none of the changes in between, and it does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,9 +166,11 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
         was = note.topics[topic].ends
         at = [(topic, partition) for partition in range(len(was))]
         seen = [_keys(settings.cluster, each, begins[each], ends[each], was[each[1]]) for each in at]
-        keys |= {each: gone for each, (_, gone) in zip(at, seen, strict=True)}
+        moved = _elsewhere(settings.cluster, {key for _, old in seen for key in old}, was, topic, begins, ends)
+        mine = {each: [key for key in old if key not in moved] for each, (_, old) in zip(at, seen, strict=True)}
+        keys |= mine
         whole = topic in kept or not any(begins[each] for each in at)
-        rows, gone = sum(there for there, _ in seen), sum(len(each) for _, each in seen)
+        rows, gone = sum(there for there, _ in seen), sum(map(len, mine.values()))
         found.append(Swept(topic=topic, rows=rows, gone=gone, whole=whole))
     return Sweep(connector=name, topics=tuple(found), keys=keys)
 
@@ -293,6 +295,36 @@ def _keys(kafka: Kafka, at: Position, begin: int, end: int, boundary: int) -> tu
             for message in messages(consumer, end, f"{at[0]}-{at[1]}"):
                 _take(old, new, message, boundary)
     return len(new), list(old)
+
+
+def _elsewhere(
+    kafka: Kafka,
+    old: Set[bytes],
+    was: Sequence[int],
+    topic: str,
+    begins: Mapping[Position, int],
+    ends: Mapping[Position, int],
+) -> set[bytes]:
+    """The keys that the new snapshot has in another partition, as after the topic has got more of them: they have rows,
+    and readers of all partitions would take a null in the old one for their deletion."""
+    found = set[bytes]()
+    at = [each for each in ends if each[0] == topic]
+    if not old or len(at) == 1:
+        return found
+    for each in at:
+        begin = max(begins[each], was[each[1]] if each[1] < len(was) else 0)
+        there = dict[bytes, None]()
+        if begin < ends[each]:
+            with closing(reader(kafka)) as consumer:
+                consumer.assign([TopicPartition(*each, begin)])
+                for message in messages(consumer, ends[each], f"{each[0]}-{each[1]}"):
+                    key = message.key()
+                    if key is not None and key in old:
+                        there.pop(key, None)
+                        if message.value() is not None:
+                            there[key] = None
+        found |= there.keys()
+    return found
 
 
 def _take(old: dict[bytes, None], new: set[bytes], message: Message, boundary: int) -> None:

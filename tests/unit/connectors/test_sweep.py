@@ -207,6 +207,18 @@ def test_each_topic_has_its_own_boundary(world: World) -> None:
     assert world.gone("cdc.lines", "cdc.orders") == [b"a", b"x"]
 
 
+def test_a_key_whose_row_is_in_another_partition_now_is_not_gone(world: World) -> None:
+    """The topic has got a partition at some time: readers of both would take a null for the deletion of the row."""
+    world.write(b"a", b"b", b"c")
+    world.reset()
+    world.topics["cdc.orders"] += [(0, b"a", b"{}"), (0, b"c", b"{}"), (0, b"c", None)]
+
+    planned = plan(world.settings, world.api, "cdc", ["cdc.orders"])
+
+    assert planned.keys == {("cdc.orders", 0): [b"b"], ("cdc.orders", 1): [b"c"]}
+    assert [each.gone for each in planned.topics] == [2]
+
+
 @pytest.mark.parametrize("compacted", [True, False])
 def test_a_topic_whose_beginning_has_expired_is_not_whole(world: World, compacted: bool) -> None:
     world.write(b"a", b"c", b"e")
