@@ -75,6 +75,11 @@ class OpenJdbcTable:
             return mysql.insert(self.progress).values(row).prefix_with("IGNORE")
         return postgresql.insert(self.progress).values(row).on_conflict_do_nothing()
 
+    def check_at_once(self, connection: sa.Connection) -> None:
+        """Has the database check constraints now, and from now on, that it would check at the commit."""
+        if self.engine.dialect.name == "postgresql":
+            connection.execute(sa.text("SET CONSTRAINTS ALL IMMEDIATE"))
+
     def deletion(self) -> Any:
         """A statement that deletes the row of a key, whose cells are `k_<column>`."""
         where = sa.and_(*(self.table.c[name] == sa.bindparam(f"k_{name}") for name in self.rows.key_names))
@@ -229,8 +234,8 @@ class JdbcWriter:
 
     def prepare(self) -> None:
         """Has the database check constraints that it would check at the commit."""
-        if not self._open.is_mysql and self._connection is not None:
-            self._connection.execute(sa.text("SET CONSTRAINTS ALL IMMEDIATE"))
+        if self._connection is not None:
+            self._open.check_at_once(self._connection)
 
     def commit(self) -> None:
         """Commits rows and progress together."""

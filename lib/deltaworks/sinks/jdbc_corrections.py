@@ -118,22 +118,24 @@ class JdbcCorrections:
         keys = self._open.rows.key_names
         gone = [{f"k_{name}": row[name] for name in keys} for row in self._cells(part.gone, keys)]
         now = self._cells(part.now, [column.name for column in self._open.table.c])
-        if gone:
-            connection.execute(self._open.deletion(), gone)
-        if not now:
-            return
         insert = upsert(self._open.table, keys, is_mysql=self._open.is_mysql)
+        statements = [(self._open.deletion(), gone), (insert, now)]
         try:
             with connection.begin_nested():
-                connection.execute(insert, now)
+                for statement, rows in statements:
+                    if rows:
+                        connection.execute(statement, rows)
+                self._open.check_at_once(connection)
         except _REFUSALS:
-            yield from self._one_by_one(connection, insert, now)
+            for statement, rows in statements:
+                yield from self._one_by_one(connection, statement, rows)
 
-    def _one_by_one(self, connection: sa.Connection, insert: Any, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    def _one_by_one(self, connection: sa.Connection, statement: Any, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         for row in rows:
             try:
                 with connection.begin_nested():
-                    connection.execute(insert, row)
+                    connection.execute(statement, row)
+                    self._open.check_at_once(connection)
             except _REFUSALS as error:
                 yield failed(self._sink, "refuses a row", error).message[:_SHOWN]
 

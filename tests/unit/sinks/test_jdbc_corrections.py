@@ -165,6 +165,19 @@ def test_rows_that_the_database_refuses_are_told_and_the_others_written(database
     assert there(database) == {"a": 10, "b": 1, "c": 20}
 
 
+def test_a_row_that_others_refer_to_is_refused_and_holds_up_nothing(database: sa.Engine) -> None:
+    write(3, {"a": 1, "b": 1, "c": 1})
+    sa.event.listen(database, "connect", lambda connection, _: connection.execute("PRAGMA foreign_keys = ON"))
+    with database.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE details (id TEXT REFERENCES totals (id))")
+        connection.exec_driver_sql("INSERT INTO details VALUES ('b')")
+
+    refused = corrections().correct(0, "d", changed({"new": 5}, ["a", "b", "c"]), lambda: 3)
+
+    assert len(refused) == 1 and "FOREIGN KEY" in refused[0]
+    assert there(database) == {"b": 1, "new": 5}
+
+
 def test_what_is_refused_is_noted_before_the_commit_after_which_nobody_is_told_again(database: sa.Engine) -> None:
     write(3, {"a": 1})
     noted: list[list[str]] = []
