@@ -78,9 +78,9 @@ class JdbcCorrections:
         """
         progress = self._open.progress
         try:
-            with self._open.engine.connect() as connection, connection.begin():
-                for name in (*self._locks, self._mine):
-                    connection.execute(self._open.insert_once(name))
+            with self._open.engine.begin() as connection:  # one of its own: MySQL reads what was there when it began
+                self._open.insert_missing(connection, (*self._locks, self._mine))
+            with self._open.engine.begin() as connection:
                 for name in (*self._locks, self._mine):
                     connection.execute(sa.select(progress.c.id).where(progress.c.id == name).with_for_update())
                 done = connection.execute(

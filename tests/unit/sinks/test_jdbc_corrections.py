@@ -122,6 +122,20 @@ def test_a_batch_that_only_the_database_has_is_waited_for(database: sa.Engine, t
     assert there(database) == {"a": 10}
 
 
+def test_rows_of_the_progress_that_are_there_are_not_inserted_again(database: sa.Engine) -> None:
+    """MySQL would share their locks, and a task and a correction would end each other."""
+    write(3, {"a": 1})
+    corrections().correct(0, "d", changed({"a": 10}), lambda: 3)
+    inserted: list[str] = []
+    sa.event.listen(database, "before_cursor_execute", lambda *about: inserted.append(about[2]))
+
+    write(4, {"a": 2})
+    corrections().correct(1, "d", changed({"a": 10}), lambda: 4)
+
+    assert there(database) == {"a": 10}
+    assert not [each for each in inserted if each.startswith("INSERT INTO deltaworks_sink_progress")]
+
+
 def test_what_is_changed_is_asked_when_nobody_else_writes(database: sa.Engine) -> None:
     write(3, {"a": 1})
     asked: list[str] = []
