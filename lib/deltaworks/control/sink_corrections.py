@@ -271,15 +271,13 @@ class _Correcting:
         from deltaworks.sinks.jdbc_corrections import JdbcCorrections
 
         name, refused = self._sink.name, list[str]()
-        topology = jobs.load(self._settings, self._name).plan()
-        stage = next(stage.index for stage in topology.stages if any(node.name == name for node in stage.nodes))
         opened = JdbcCorrections(
             table,
             self._table,
             pipeline=self._name,
             name=name,
             checkpoint=plan.query_id,
-            tasks=plan.tasks[stage],
+            tasks=max(plan.tasks),  # of any stage: the code of now may have others than the stream that runs
         )
         with closing(opened) as corrections:
             for number in range(self._kept.transactions(name)):

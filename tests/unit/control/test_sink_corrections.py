@@ -11,6 +11,7 @@ import pytest
 
 from deltaworks import Pipeline, StreamsBuilder, TimeWindows
 from deltaworks.control import sink_corrections
+from deltaworks.control.checkpoint import CheckpointPlan, write_plan
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.sink_corrections import CorrectedSink
 from deltaworks.errors import ConfigurationError, ConflictError
@@ -115,3 +116,41 @@ def test_what_a_database_has_refused_stays_told_when_a_later_attempt_only_finds_
 
     (mark,) = stale_sinks.all_of(paths.publications)
     assert (mark.action, mark.why) == ("rollback", "its system refuses 1 of 3 rows: too long")
+
+
+def test_all_tasks_that_may_write_are_locked_whatever_stages_the_code_of_now_has(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay with other code is published while the stream goes on with its own."""
+
+    def build(builder: StreamsBuilder) -> None:
+        counts = builder.stream("in", key=str, value=str).group_by(lambda _, v: v, key=str).count(store="c")
+        counts.to_delta("totals")
+        counts.to_jdbc("totals", url="postgresql://db.example.com/shop")
+
+    asked: list[int] = []
+
+    class Corrections:
+        def __init__(self, *_: Any, tasks: int, **others: Any) -> None:
+            asked.append(tasks)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("deltaworks.sinks.jdbc_corrections.JdbcCorrections", Corrections)
+    (found,) = at_publish(Pipeline(name="shop", topology=build).plan().nodes)
+    paths, rows = PipelinePaths.of(settings, "shop"), TableRows(rows=0, columns=(), identity=(), as_of_batch=0)
+    kept = KeptSinks(
+        run_id="run-1",
+        action="publish",
+        round=1,
+        tables={"totals": rows},
+        corrected={"jdbc-totals": "totals"},
+        stale={},
+        made_ms=0,
+    )
+    plan = CheckpointPlan(lineage="l", query_id="q", fingerprint={}, partitions={}, tasks=(3,), shards=1)
+    write_plan(paths.current.plan, plan)
+
+    assert sink_corrections._Correcting(settings, paths, "shop", kept, found).run() == []
+    assert asked == [3]
