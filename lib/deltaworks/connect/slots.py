@@ -59,8 +59,10 @@ class Trouble:
 
 
 def slot_of(properties: Mapping[str, str]) -> str | None:
-    """The slot that a connector reads; None: it does not read a PostgreSQL."""
-    return properties.get(SLOT, _DEFAULT) if properties.get(CLASS) == POSTGRES else None
+    """The slot that a connector reads; None: it reads no PostgreSQL, or a snapshot only, for which it makes none."""
+    if properties.get(CLASS) != POSTGRES or properties.get("snapshot.mode") == "initial_only":
+        return None
+    return properties.get(SLOT, _DEFAULT)
 
 
 def said(trace: str | None) -> Trouble | None:

@@ -14,7 +14,7 @@ What it does not do: it brings back none of the changes in between, and it does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +65,8 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     at_ms: int
     topics: dict[str, _Topic]
+    is_reset: bool = True
+    """Whether they were reset, as far as is known: without a new snapshot, all that is old would count as gone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,7 @@ def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ..
     states.require_stopped(api, name)
     config = api.config(name) or {}
     topics: Sequence[str] = ()
+    note: _Note | None = None
     if _captures(config):
         require_cluster(settings.cluster, api, timeout_s=_SOON_S)
         found = admin.topic_states(admin.admin(settings.cluster), api.topics(name))
@@ -123,9 +126,12 @@ def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ..
         noted = {
             topic: _Topic(found[topic].id, [ends[at] for at in sorted(ends) if at[0] == topic]) for topic in topics
         }
-        note = _Note(at_ms=clock.wall_ms(), topics=noted)
+        note = _Note(at_ms=clock.wall_ms(), topics=noted, is_reset=False)
         replace_file(settings.begun_again(name), msgspec.json.encode(note), durable=True)
     api.reset_offsets(name)
+    if note is not None:
+        done = msgspec.structs.replace(note, is_reset=True)
+        replace_file(settings.begun_again(name), msgspec.json.encode(done), durable=True)
     return tuple(topics)
 
 
@@ -160,9 +166,11 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
         was = note.topics[topic].ends
         at = [(topic, partition) for partition in range(len(was))]
         seen = [_keys(settings.cluster, each, begins[each], ends[each], was[each[1]]) for each in at]
-        keys |= {each: gone for each, (_, gone) in zip(at, seen, strict=True)}
+        moved = _elsewhere(settings.cluster, {key for _, old in seen for key in old}, was, topic, begins, ends)
+        mine = {each: [key for key in old if key not in moved] for each, (_, old) in zip(at, seen, strict=True)}
+        keys |= mine
         whole = topic in kept or not any(begins[each] for each in at)
-        rows, gone = sum(there for there, _ in seen), sum(len(each) for _, each in seen)
+        rows, gone = sum(there for there, _ in seen), sum(map(len, mine.values()))
         found.append(Swept(topic=topic, rows=rows, gone=gone, whole=whole))
     return Sweep(connector=name, topics=tuple(found), keys=keys)
 
@@ -237,6 +245,13 @@ def _noted(file: Path, name: str) -> _Note:
             "snapshot begins.",
             hint=f"deltaworks connect offsets {name} --reset, resume it, and stop it when the snapshot is complete",
         )
+    if not note.is_reset:
+        raise ConfigurationError(
+            f"The last reset of the offsets of connector '{name}' has failed, or nobody knows whether it has: without "
+            "a new snapshot, rows that are there would be deleted.",
+            hint=f"deltaworks connect offsets {name} --reset again, resume it, and stop it when its snapshot is "
+            "complete",
+        )
     return note
 
 
@@ -280,6 +295,36 @@ def _keys(kafka: Kafka, at: Position, begin: int, end: int, boundary: int) -> tu
             for message in messages(consumer, end, f"{at[0]}-{at[1]}"):
                 _take(old, new, message, boundary)
     return len(new), list(old)
+
+
+def _elsewhere(
+    kafka: Kafka,
+    old: Set[bytes],
+    was: Sequence[int],
+    topic: str,
+    begins: Mapping[Position, int],
+    ends: Mapping[Position, int],
+) -> set[bytes]:
+    """The keys that the new snapshot has in another partition, as after the topic has got more of them: they have rows,
+    and readers of all partitions would take a null in the old one for their deletion."""
+    found = set[bytes]()
+    at = [each for each in ends if each[0] == topic]
+    if not old or len(at) == 1:
+        return found
+    for each in at:
+        begin = max(begins[each], was[each[1]] if each[1] < len(was) else 0)
+        there = dict[bytes, None]()
+        if begin < ends[each]:
+            with closing(reader(kafka)) as consumer:
+                consumer.assign([TopicPartition(*each, begin)])
+                for message in messages(consumer, ends[each], f"{each[0]}-{each[1]}"):
+                    key = message.key()
+                    if key is not None and key in old:
+                        there.pop(key, None)
+                        if message.value() is not None:
+                            there[key] = None
+        found |= there.keys()
+    return found
 
 
 def _take(old: dict[bytes, None], new: set[bytes], message: Message, boundary: int) -> None:

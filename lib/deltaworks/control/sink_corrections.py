@@ -210,11 +210,16 @@ def _corrected(
         return CorrectedSink(name=kept.name, sink=sink, rows=0, refused=0)
     refused = _Correcting(settings, paths, name, kept, found).run() if rows else []
     if refused:
-        why = f"its system refuses {len(refused):,} of {rows:,} rows: {refused[0]}"
-        stale_sinks.mark(paths.publications, sink, kept.run_id, kept.action, why)
-    elif kept.action == "rollback":
+        _mark_refused(paths, kept, sink, refused)
+    elif kept.action == "rollback" and not stale_sinks.is_marked(paths.publications, sink, kept.run_id, by="rollback"):
         stale_sinks.unmark(paths.publications, sink, kept.run_id)  # it has what it had before the publication
     return CorrectedSink(name=kept.name, sink=sink, rows=rows, refused=len(refused))
+
+
+def _mark_refused(paths: PipelinePaths, kept: KeptSinks, sink: str, refused: list[str]) -> None:
+    rows = kept.tables[kept.corrected[sink]].rows
+    why = f"its system refuses {len(refused):,} of {rows:,} rows: {refused[0]}"
+    stale_sinks.mark(paths.publications, sink, kept.run_id, kept.action, why)
 
 
 class _Correcting:
@@ -266,25 +271,27 @@ class _Correcting:
         from deltaworks.sinks.jdbc_corrections import JdbcCorrections
 
         name, refused = self._sink.name, list[str]()
-        topology = jobs.load(self._settings, self._name).plan()
-        stage = next(stage.index for stage in topology.stages if any(node.name == name for node in stage.nodes))
         opened = JdbcCorrections(
             table,
             self._table,
             pipeline=self._name,
             name=name,
             checkpoint=plan.query_id,
-            tasks=plan.tasks[stage],
+            tasks=max(plan.tasks),  # of any stage: the code of now may have others than the stream that runs
         )
         with closing(opened) as corrections:
             for number in range(self._kept.transactions(name)):
                 reach("sinks.before_transaction")
-                refused += self._patiently(corrections, number)
+                refused += self._patiently(corrections, number, refused)
                 reach("sinks.after_transaction")
         return refused
 
-    def _patiently(self, corrections: Any, number: int) -> list[str]:
+    def _patiently(self, corrections: Any, number: int, before: list[str]) -> list[str]:
         """Tries again while the stream is in the middle of a batch."""
+
+        def note(refused: list[str]) -> None:
+            _mark_refused(self._paths, self._kept, self._sink.name, [*before, *refused])
+
         until = ticks_s() + _PATIENCE_S
         while True:
             try:
@@ -293,6 +300,7 @@ class _Correcting:
                     self._kept.digest,
                     lambda: self._parts(number),
                     lambda: batches.last_number(self._paths.batches),
+                    note,
                 )
             except SinkError:
                 if ticks_s() + _PAUSE_S > until:

@@ -213,7 +213,7 @@ class Health:
         self._begun = self._batch_ended = clock.ticks_s()
         self._told_by_spark: int | None = None
         self._lock = threading.Lock()
-        """The batch and whoever waits for it change the heartbeat."""
+        """The batch and whoever waits for it change the heartbeat, and what it is made of; readers have copies."""
 
     @property
     def state(self) -> State:
@@ -253,10 +253,12 @@ class Health:
             results: of its tasks.
             visible_ms: when its tables were committed, on the wall clock; None: now.
         """
-        self._totals.add(intent)
-        self._totals.add_durations(results, clock.wall_ms() if visible_ms is None else visible_ms)
+        with self._lock:
+            self._totals.add(intent)
+            self._totals.add_durations(results, clock.wall_ms() if visible_ms is None else visible_ms)
+            for result in results:
+                self._totals.add_task(result)
         for result in results:
-            self._totals.add_task(result)
             if (took_s := result.counts.restore_s) >= TELL_EVERY_S:
                 restored = result.counts.restored_entries
                 _log.info(
@@ -349,12 +351,13 @@ class Health:
             FencedError: a newer generation has written the heartbeat.
         """
         totals = self._totals
-        totals.requests.update(take_requests())
-        lag = {
-            topic: {p: max(0, end - totals.next_offsets.get(topic, {}).get(p, 0)) for p, end in parts.items()}
-            for topic, parts in self._ends.items()
-        }
         with self._lock:
+            totals.requests.update(take_requests())
+            next_offsets = {topic: dict(parts) for topic, parts in totals.next_offsets.items()}
+            lag = {
+                topic: {p: max(0, end - next_offsets.get(topic, {}).get(p, 0)) for p, end in parts.items()}
+                for topic, parts in self._ends.items()
+            }
             self._beat = msgspec.structs.replace(
                 self._beat,
                 state=state,
@@ -366,16 +369,16 @@ class Health:
                 records_total=totals.records,
                 records_per_second=self._rate.per_second(),
                 lag_by_partition=lag,
-                lag_seconds=self._lag.seconds(totals.next_offsets) if lag else None,
+                lag_seconds=self._lag.seconds(next_offsets) if lag else None,
                 lag_records=sum(sum(parts.values()) for parts in lag.values()) if lag else None,
-                next_offsets=totals.next_offsets,
-                stream_time_ms=totals.stream_time_ms,
+                next_offsets=next_offsets,
+                stream_time_ms=dict(totals.stream_time_ms),
                 dropped_records=totals.dropped,
                 late_records=totals.late,
                 lost_results=totals.lost_results,
                 dead_letters=totals.dead_letters,
                 state_entries=sum(totals.state_entries.values()),
-                store_openings=totals.openings,
+                store_openings=dict(totals.openings),
                 restored_entries=totals.restored_entries,
                 restore_seconds=totals.restore_s,
                 skipped_transactions=totals.skipped_transactions,

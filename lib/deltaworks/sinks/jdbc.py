@@ -68,12 +68,28 @@ class OpenJdbcTable:
             self.engine.dispose()
             raise
 
-    def insert_once(self, name: str) -> Any:
-        """A statement that gives the progress a row of this name, unless it has one."""
+    def insert_missing(self, connection: sa.Connection, names: Sequence[str]) -> None:
+        """Gives the progress rows of these names, unless it has them.
+
+        None is inserted where one is: MySQL would share a lock of it among all who try, and those who then want it for
+        themselves would wait for each other.
+        """
+        asked = sa.select(self.progress.c.id).where(self.progress.c.id.in_(names))
+        there = set(connection.execute(asked).scalars())
+        for name in names:
+            if name not in there:
+                connection.execute(self._insert_once(name))
+
+    def _insert_once(self, name: str) -> Any:
         row = {"id": name, "generation": 0, "batch": NONE_YET, "intent": ""}
         if self.is_mysql:
             return mysql.insert(self.progress).values(row).prefix_with("IGNORE")
         return postgresql.insert(self.progress).values(row).on_conflict_do_nothing()
+
+    def check_at_once(self, connection: sa.Connection) -> None:
+        """Has the database check constraints now, and from now on, that it would check at the commit."""
+        if self.engine.dialect.name == "postgresql":
+            connection.execute(sa.text("SET CONSTRAINTS ALL IMMEDIATE"))
 
     def deletion(self) -> Any:
         """A statement that deletes the row of a key, whose cells are `k_<column>`."""
@@ -173,8 +189,7 @@ class JdbcWriter:
         try:
             connection = self._connection = self._open.engine.connect()
             lock = lock_name(self._task.pipeline, self._task.sink, self._task.task)
-            for name in (lock, self._task.id):
-                connection.execute(self._open.insert_once(name))
+            self._open.insert_missing(connection, (lock, self._task.id))
             mine = self._progress.c.id == lock
             generation = connection.execute(
                 sa.select(self._progress.c.generation).where(mine).with_for_update()
@@ -229,8 +244,8 @@ class JdbcWriter:
 
     def prepare(self) -> None:
         """Has the database check constraints that it would check at the commit."""
-        if not self._open.is_mysql and self._connection is not None:
-            self._connection.execute(sa.text("SET CONSTRAINTS ALL IMMEDIATE"))
+        if self._connection is not None:
+            self._open.check_at_once(self._connection)
 
     def commit(self) -> None:
         """Commits rows and progress together."""

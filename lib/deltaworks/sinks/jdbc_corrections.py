@@ -57,7 +57,12 @@ class JdbcCorrections:
         self._mine = f"{pipeline}/{name}/corrections"
 
     def correct(
-        self, number: int, digest: str, parts: Callable[[], Iterable[RowChanges]], last_batch: Callable[[], int]
+        self,
+        number: int,
+        digest: str,
+        parts: Callable[[], Iterable[RowChanges]],
+        last_batch: Callable[[], int],
+        note: Callable[[list[str]], None] = lambda _: None,
     ) -> list[str]:
         """Carries out a transaction, unless it was carried out; returns what the database says of refused rows.
 
@@ -66,15 +71,16 @@ class JdbcCorrections:
             digest: of all of them.
             parts: gives its rows, without those that the stream has updated since; asked once nobody else writes.
             last_batch: gives the last batch that is committed everywhere; likewise.
+            note: keeps what is refused, if anything is; before the commit, as nobody is told of it again.
 
         Raises:
             SinkError: the stream has written a batch that is not committed yet, or the database does not answer.
         """
         progress = self._open.progress
         try:
-            with self._open.engine.connect() as connection, connection.begin():
-                for name in (*self._locks, self._mine):
-                    connection.execute(self._open.insert_once(name))
+            with self._open.engine.begin() as connection:  # one of its own: MySQL reads what was there when it began
+                self._open.insert_missing(connection, (*self._locks, self._mine))
+            with self._open.engine.begin() as connection:
                 for name in (*self._locks, self._mine):
                     connection.execute(sa.select(progress.c.id).where(progress.c.id == name).with_for_update())
                 done = connection.execute(
@@ -84,6 +90,8 @@ class JdbcCorrections:
                     return []
                 self._require_committed(connection, last_batch())
                 refused = [reason for part in parts() for reason in self._apply(connection, part)]
+                if refused:
+                    note(refused)
                 connection.execute(
                     sa.update(progress).where(progress.c.id == self._mine).values(batch=number, intent=digest)
                 )
@@ -110,22 +118,24 @@ class JdbcCorrections:
         keys = self._open.rows.key_names
         gone = [{f"k_{name}": row[name] for name in keys} for row in self._cells(part.gone, keys)]
         now = self._cells(part.now, [column.name for column in self._open.table.c])
-        if gone:
-            connection.execute(self._open.deletion(), gone)
-        if not now:
-            return
         insert = upsert(self._open.table, keys, is_mysql=self._open.is_mysql)
+        statements = [(self._open.deletion(), gone), (insert, now)]
         try:
             with connection.begin_nested():
-                connection.execute(insert, now)
+                for statement, rows in statements:
+                    if rows:
+                        connection.execute(statement, rows)
+                self._open.check_at_once(connection)
         except _REFUSALS:
-            yield from self._one_by_one(connection, insert, now)
+            for statement, rows in statements:
+                yield from self._one_by_one(connection, statement, rows)
 
-    def _one_by_one(self, connection: sa.Connection, insert: Any, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    def _one_by_one(self, connection: sa.Connection, statement: Any, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         for row in rows:
             try:
                 with connection.begin_nested():
-                    connection.execute(insert, row)
+                    connection.execute(statement, row)
+                    self._open.check_at_once(connection)
             except _REFUSALS as error:
                 yield failed(self._sink, "refuses a row", error).message[:_SHOWN]
 

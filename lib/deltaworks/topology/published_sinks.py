@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from deltaworks.errors import TableError
+from deltaworks.topology.columns import DecimalDigits
 from deltaworks.topology.external import EXTERNAL, FileFolder, JdbcTable, SearchIndex
 from deltaworks.topology.nodes import AnyNode, CustomSink, DeltaSink
 from deltaworks.topology.nodes.sinks import TableKind
@@ -64,7 +65,9 @@ def _misfit(sink: SearchIndex | JdbcTable, table: DeltaSink) -> str | None:
     """Why the cells of a table do not say what a sink has to hold; None: they do."""
     try:
         if isinstance(sink, JdbcTable):
-            cell_names(sink.rows, table)
+            mine, theirs = (_key_types(rows) for rows in (sink.rows, table))
+            if mine != theirs:
+                return f"its key has other columns than that of table '{table.table}'"
         elif column := RowObjects(table).ambiguous:
             return f"null in column '{column}' of table '{table.table}' may be None or UNSET"
     except TableError as error:  # reported with the table itself
@@ -72,8 +75,16 @@ def _misfit(sink: SearchIndex | JdbcTable, table: DeltaSink) -> str | None:
     return None
 
 
+def _key_types(rows: DeltaSink) -> Sequence[object]:
+    """What the columns of a key hold: one has all of it as JSON unless several are named. Any decimals fit together."""
+    found = (column.type for column in author_columns(rows).key)
+    return [DecimalDigits if isinstance(each, DecimalDigits) else each for each in found]
+
+
 def cell_names(rows: DeltaSink, table: DeltaSink) -> dict[str, str]:
     """Columns of key and value of rows, and the columns of a table of the same types that have their cells.
+
+    Their keys have to have the same columns, whatever these are called.
 
     Raises:
         TableError: a column cannot have its name.

@@ -78,6 +78,7 @@ def test_only_connectors_of_postgresql_have_a_slot() -> None:
     assert slot_of({"connector.class": POSTGRES, "slot.name": "mine"}) == "mine"
     assert slot_of({"connector.class": POSTGRES}) == "debezium"
     assert slot_of({"connector.class": MARIADB, "slot.name": "mine"}) is None
+    assert slot_of({"connector.class": POSTGRES, "snapshot.mode": "initial_only"}) is None
 
 
 def test_a_slot_that_has_what_is_needed_is_no_trouble() -> None:

@@ -13,7 +13,12 @@ from deltaworks.connect import DebeziumPostgres
 from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connectors import sweep
 from deltaworks.connectors.sweep import Swept, begin_again, plan, send
-from deltaworks.errors import ConfigurationError, IncompatibleCheckpointError, KafkaWriteError
+from deltaworks.errors import (
+    ConfigurationError,
+    ConnectUnavailableError,
+    IncompatibleCheckpointError,
+    KafkaWriteError,
+)
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import TopicState
 from deltaworks.settings import Settings
@@ -202,6 +207,18 @@ def test_each_topic_has_its_own_boundary(world: World) -> None:
     assert world.gone("cdc.lines", "cdc.orders") == [b"a", b"x"]
 
 
+def test_a_key_whose_row_is_in_another_partition_now_is_not_gone(world: World) -> None:
+    """The topic has got a partition at some time: readers of both would take a null for the deletion of the row."""
+    world.write(b"a", b"b", b"c")
+    world.reset()
+    world.topics["cdc.orders"] += [(0, b"a", b"{}"), (0, b"c", b"{}"), (0, b"c", None)]
+
+    planned = plan(world.settings, world.api, "cdc", ["cdc.orders"])
+
+    assert planned.keys == {("cdc.orders", 0): [b"b"], ("cdc.orders", 1): [b"c"]}
+    assert [each.gone for each in planned.topics] == [2]
+
+
 @pytest.mark.parametrize("compacted", [True, False])
 def test_a_topic_whose_beginning_has_expired_is_not_whole(world: World, compacted: bool) -> None:
     world.write(b"a", b"c", b"e")
@@ -258,6 +275,36 @@ def test_without_a_reset_from_here_nothing_is_compared(world: World) -> None:
 
     with pytest.raises(ConfigurationError, match="Nobody has reset the offsets of connector 'cdc' from this home"):
         world.gone()
+
+
+def test_without_a_new_snapshot_because_the_reset_has_failed_nothing_is_compared(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connector goes on where it was: all of its rows would count as gone."""
+    world.fake.connectors["cdc"].offsets = [{"partition": {"server": "shop"}, "offset": {"lsn": 1}}]
+    world.write(b"a", b"b")
+    with monkeypatch.context() as away, pytest.raises(ConnectUnavailableError):
+        away.setattr(ConnectApi, "reset_offsets", failing)
+        begin_again(world.settings, world.api, "cdc")
+    world.write(b"b")
+
+    with pytest.raises(ConfigurationError, match="The last reset of the offsets of connector 'cdc' has failed"):
+        world.gone()
+    world.reset()
+    world.write(b"a")
+    assert world.gone() == [b"b"]
+
+
+def failing(*_: object) -> None:
+    raise ConnectUnavailableError("away")
+
+
+def test_a_note_of_before_says_nothing_of_failures(world: World) -> None:
+    world.write(b"a")
+    world.reset()
+    note = world.settings.begun_again("cdc")
+    note.write_bytes(note.read_bytes().replace(b',"is_reset":true', b""))
+    assert b"is_reset" not in note.read_bytes() and world.gone() == [b"a"]
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ import pytest
 
 from deltaworks import Pipeline, StreamsBuilder, TimeWindows
 from deltaworks.control import sink_corrections
+from deltaworks.control.checkpoint import CheckpointPlan, write_plan
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.sink_corrections import CorrectedSink
 from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.lakehouse.publish import publication, stale_sinks
-from deltaworks.lakehouse.publish.sink_changes import OtherSink, SinksRequest
+from deltaworks.lakehouse.publish.sink_changes import KeptSinks, OtherSink, SinksRequest, TableRows
 from deltaworks.settings import Settings
+from deltaworks.topology.published_sinks import at_publish
 
 SEARCH: dict[str, Any] = {"url": "http://search.example.com:9200"}
 
@@ -88,3 +90,67 @@ def test_marks_are_not_taken_away_in_the_middle_of_a_publication(
     with pytest.raises(ConfigurationError, match="Sink 'flies' of 'shop' is not stale") as raised:
         sink_corrections.clear(settings, "shop", "flies")
     assert raised.value.hint == "stale sinks: files"
+
+
+def test_what_a_database_has_refused_stays_told_when_a_later_attempt_only_finds_the_rest(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database knows which transactions are done, and not what it has refused in them."""
+    paths = PipelinePaths.of(settings, "shop")
+    rows = TableRows(rows=3, columns=(), identity=(), as_of_batch=0)
+    kept = KeptSinks(
+        run_id="run-1",
+        action="rollback",
+        round=1,
+        tables={"counts": rows},
+        corrected={"search-counts": "counts"},
+        stale={},
+        made_ms=0,
+        released_ms=1,
+    )
+    (found,) = [each for each in at_publish(PIPELINE.plan().nodes) if each.node.name == "search-counts"]
+    sink_corrections._mark_refused(paths, kept, "search-counts", ["too long"])
+
+    monkeypatch.setattr(sink_corrections._Correcting, "run", lambda self: [])
+    sink_corrections._corrected(settings, paths, "shop", kept, "search-counts", found)
+
+    (mark,) = stale_sinks.all_of(paths.publications)
+    assert (mark.action, mark.why) == ("rollback", "its system refuses 1 of 3 rows: too long")
+
+
+def test_all_tasks_that_may_write_are_locked_whatever_stages_the_code_of_now_has(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay with other code is published while the stream goes on with its own."""
+
+    def build(builder: StreamsBuilder) -> None:
+        counts = builder.stream("in", key=str, value=str).group_by(lambda _, v: v, key=str).count(store="c")
+        counts.to_delta("totals")
+        counts.to_jdbc("totals", url="postgresql://db.example.com/shop")
+
+    asked: list[int] = []
+
+    class Corrections:
+        def __init__(self, *_: Any, tasks: int, **others: Any) -> None:
+            asked.append(tasks)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("deltaworks.sinks.jdbc_corrections.JdbcCorrections", Corrections)
+    (found,) = at_publish(Pipeline(name="shop", topology=build).plan().nodes)
+    paths, rows = PipelinePaths.of(settings, "shop"), TableRows(rows=0, columns=(), identity=(), as_of_batch=0)
+    kept = KeptSinks(
+        run_id="run-1",
+        action="publish",
+        round=1,
+        tables={"totals": rows},
+        corrected={"jdbc-totals": "totals"},
+        stale={},
+        made_ms=0,
+    )
+    plan = CheckpointPlan(lineage="l", query_id="q", fingerprint={}, partitions={}, tasks=(3,), shards=1)
+    write_plan(paths.current.plan, plan)
+
+    assert sink_corrections._Correcting(settings, paths, "shop", kept, found).run() == []
+    assert asked == [3]

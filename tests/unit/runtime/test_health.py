@@ -6,16 +6,18 @@ import logging
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaworks import clock
 from deltaworks.control import fence, heartbeat
-from deltaworks.control.heartbeat import TableFacts
+from deltaworks.control.heartbeat import Heartbeat, StoreSize, TableFacts
 from deltaworks.control.intents import Intent
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import SilentReporter
+from deltaworks.kafka.ranges import Range
 from deltaworks.runtime.health import Health, Lag, Rate
 from deltaworks.runtime.messages import TaskCounts, TaskResult
 from deltaworks.topology.alerts import Alerts
@@ -189,6 +191,35 @@ def test_what_was_restored_is_in_the_heartbeat_and_a_long_restore_in_the_log(
     assert (beat.restored_entries, beat.restore_seconds) == (4_001_000, 8.5)
     assert beat.store_openings == {"rebuild": 3}
     assert [each.getMessage() for each in caplog.records] == ["batch 7, task 0-2: 4,000,000 entries restored in 8 s"]
+
+
+def test_a_heartbeat_that_somebody_reads_does_not_change_with_the_next_batch(tmp_path: Path) -> None:
+    """Metrics and the registry read it in threads of their own."""
+    told: list[Heartbeat] = []
+
+    class Reporter(SilentReporter):
+        def beat(self, beat: Heartbeat) -> None:
+            told.append(beat)
+
+    paths = PipelinePaths.at(tmp_path)
+    fence.advance(paths.fence, 1, "p")
+    health = Health(paths, "p", 1, Reporter())
+    seen = []
+    for task, recovery in ((0, "new"), (1, "same")):
+        intent = Intent(
+            batch=task, lineage="l", query="q", generation=1, code="c", clock_ms=0, tick=False,
+            ranges=[Range("in", task, 0, 5)], end={}, previous="",
+        )  # fmt: skip
+        counts = TaskCounts(
+            records_in=5, dropped=0, late=0, lost_results=0, dead_letters=0, sent=0, stream_time_ms=9, state_entries=0,
+            next_tick_ms=None, stores={"s": (1, 4_096)},
+        )  # fmt: skip
+        health.add(intent, [TaskResult(0, task, [], counts, [], recovery, False)])
+        health.write("running")
+        seen.append(msgspec.json.encode(told[0]))
+
+    assert seen[0] == seen[1] and told[1].next_offsets == {"in": {"0": 5, "1": 5}}
+    assert told[1].stores == {"s": StoreSize(entries=2, size_bytes=8_192)}
 
 
 def test_a_heartbeat_knows_tables_and_since_when_they_are_stale(

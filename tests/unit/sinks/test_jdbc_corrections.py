@@ -122,6 +122,20 @@ def test_a_batch_that_only_the_database_has_is_waited_for(database: sa.Engine, t
     assert there(database) == {"a": 10}
 
 
+def test_rows_of_the_progress_that_are_there_are_not_inserted_again(database: sa.Engine) -> None:
+    """MySQL would share their locks, and a task and a correction would end each other."""
+    write(3, {"a": 1})
+    corrections().correct(0, "d", changed({"a": 10}), lambda: 3)
+    inserted: list[str] = []
+    sa.event.listen(database, "before_cursor_execute", lambda *about: inserted.append(about[2]))
+
+    write(4, {"a": 2})
+    corrections().correct(1, "d", changed({"a": 10}), lambda: 4)
+
+    assert there(database) == {"a": 10}
+    assert not [each for each in inserted if each.startswith("INSERT INTO deltaworks_sink_progress")]
+
+
 def test_what_is_changed_is_asked_when_nobody_else_writes(database: sa.Engine) -> None:
     write(3, {"a": 1})
     asked: list[str] = []
@@ -163,6 +177,37 @@ def test_rows_that_the_database_refuses_are_told_and_the_others_written(database
 
     assert len(refused) == 1 and refused[0].startswith("Table 'totals' refuses a row: IntegrityError: CHECK")
     assert there(database) == {"a": 10, "b": 1, "c": 20}
+
+
+def test_a_row_that_others_refer_to_is_refused_and_holds_up_nothing(database: sa.Engine) -> None:
+    write(3, {"a": 1, "b": 1, "c": 1})
+    sa.event.listen(database, "connect", lambda connection, _: connection.execute("PRAGMA foreign_keys = ON"))
+    with database.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE details (id TEXT REFERENCES totals (id))")
+        connection.exec_driver_sql("INSERT INTO details VALUES ('b')")
+
+    refused = corrections().correct(0, "d", changed({"new": 5}, ["a", "b", "c"]), lambda: 3)
+
+    assert len(refused) == 1 and "FOREIGN KEY" in refused[0]
+    assert there(database) == {"b": 1, "new": 5}
+
+
+def test_what_is_refused_is_noted_before_the_commit_after_which_nobody_is_told_again(database: sa.Engine) -> None:
+    write(3, {"a": 1})
+    noted: list[list[str]] = []
+
+    def failing(refused: list[str]) -> None:
+        noted.append(refused)
+        raise RuntimeError("killed")
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            corrections().correct(0, "d", changed({"a": 10, "b": 5_000}), lambda: 3, failing)
+    assert there(database) == {"a": 1}
+    corrections().correct(0, "d", changed({"a": 10, "b": 5_000}), lambda: 3, noted.append)
+
+    assert corrections().correct(0, "d", changed({"a": 10, "b": 5_000}), lambda: 3, noted.append) == []
+    assert len(noted) == 3 and all(len(each) == 1 for each in noted)
 
 
 def test_a_database_that_does_not_answer_is_said(database: sa.Engine) -> None:

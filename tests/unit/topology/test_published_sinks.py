@@ -102,6 +102,18 @@ def test_null_that_may_be_two_values_makes_an_index_stale_but_no_database() -> N
     }
 
 
+@pytest.mark.parametrize(("of_table", "of_sink"), [(None, ("a", "b")), (("a", "b"), None)])
+def test_a_key_of_several_columns_and_one_of_a_single_one_are_not_the_same(of_table: Any, of_sink: Any) -> None:
+    def topology(builder: StreamsBuilder) -> None:
+        totals = builder.table("in", key=tuple[str, int], value=Total, store="t")
+        totals.to_delta("d", key=of_table)
+        totals.to_jdbc("i", key=of_sink, **DATABASE)
+        totals.to_search("i", **SEARCH)
+
+    found = {each.node.name: each.why for each in at_publish(Pipeline(name="p", topology=topology).plan().nodes)}
+    assert found == {"jdbc-i": "its key has other columns than that of table 'd'", "search-i": None}
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [

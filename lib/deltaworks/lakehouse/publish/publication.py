@@ -243,8 +243,8 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
     is_in_sinks = sink_changes.is_released(publications, run_id, "publish", found.round)
 
     def write_down() -> PublicationRecord:
-        if found.state == "rolled back":
-            return found
+        if found.state == "rolled back" or (found.state == "rolling back" and not made):
+            return found  # what is kept may be released in part: marks of sinks would be judged by themselves
         if is_told:
             _keep_corrections(committer, publications, request, "rollback", found.round, made)
         if is_in_sinks:

@@ -228,15 +228,20 @@ def rows(publications: Path, kept: KeptSinks, sink: str, transaction: int) -> It
     told, first = kept.tables[table], transaction * kept.per_transaction
     last = min(first + kept.per_transaction, told.rows)
     place = corrections.rows_of(folder_of(publications, kept.run_id, kept.action, kept.round), table)
-    at = 0
     with parquet_file(place) as file:
-        for batch in file.iter_batches(kept.per_transaction, use_threads=False):
+        groups, at = [], 0
+        for number in range(file.metadata.num_row_groups):
+            end = at + file.metadata.row_group(number).num_rows
+            if at < last and first < end:
+                groups.append((number, at))
+            at = end
+        at = groups[0][1] if groups else 0
+        numbers = [number for number, _ in groups]  # not those before: each transaction would read all of them again
+        for batch in file.iter_batches(kept.per_transaction, row_groups=numbers, use_threads=False):
             begin, end = max(first, at), min(last, at + batch.num_rows)
             if begin < end:
                 yield _sides(told, batch.slice(begin - at, end - begin))
             at += batch.num_rows
-            if at >= last:
-                return
 
 
 def _sides(told: TableRows, batch: pa.RecordBatch) -> tuple[pa.Table, pa.Table]:

@@ -55,9 +55,10 @@ def unmark(publications: Path, sink: str, run_id: str) -> None:
     _path(publications, sink, run_id).unlink(missing_ok=True)
 
 
-def is_marked(publications: Path, sink: str, run_id: str) -> bool:
-    """Whether a run has marked a sink, and nobody has taken the mark away."""
-    return _read(_path(publications, sink, run_id)) is not None
+def is_marked(publications: Path, sink: str, run_id: str, *, by: str | None = None) -> bool:
+    """Whether a run has marked a sink, last by this action, and nobody has taken the mark away."""
+    found = _read(_path(publications, sink, run_id))
+    return found is not None and by in (None, found.action)
 
 
 def clear(publications: Path, sink: str) -> int:

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
 from deltaworks.errors import TableError
-from deltaworks.lakehouse.publish import publication, sink_changes, stale_sinks
+from deltaworks.lakehouse.publish import corrections, publication, sink_changes, stale_sinks
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
-from deltaworks.lakehouse.publish.sink_changes import KeptSinks, OtherSink, SinksRequest
+from deltaworks.lakehouse.publish.sink_changes import KeptSinks, OtherSink, SinksRequest, TableRows
 from tests.unit.lakehouse.crashes import Crash, crash_at
 from tests.unit.lakehouse.publication_lake import Stream, contents, request_for
 
@@ -152,6 +154,30 @@ def test_a_sink_that_was_written_anew_is_made_stale_by_the_rollback_and_by_nothi
     assert marks(publications) == {"files": "rollback"}
 
 
+def test_a_rollback_that_is_interrupted_while_it_marks_sinks_marks_and_unmarks_the_same_ones(
+    publications: Path, live: Stream, staging: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publication.publish(live.committer, staging.root, request(staging, days=(0, 2)), publications)
+    stale_sinks.clear(publications, "files")
+    crash_at("sinks.marked")
+    with pytest.raises(Crash):
+        publication.rollback(live.committer, publications, "run-1")
+    assert marks(publications)["files"] == "rollback"
+    live.restart()
+    with monkeypatch.context() as patched, pytest.raises(Crash):
+        patched.setattr(sink_changes, "save", crashing)
+        publication.rollback(live.committer, publications, "run-1")
+    live.restart()
+
+    publication.rollback(live.committer, publications, "run-1")
+
+    assert marks(publications) == {"files": "rollback"}
+
+
+def crashing(*_: object) -> None:
+    raise Crash
+
+
 def test_a_replay_that_changes_nothing_changes_no_sink_whose_table_says_so(
     publications: Path, live: Stream, base: tuple[Stream, Stream, Stream]
 ) -> None:
@@ -216,6 +242,30 @@ def test_rows_are_not_needed_once_all_sinks_are_done(publications: Path, live: S
 
     assert done.digest == digest, "what is changed stays the same"
     assert sink_changes.waiting(publications) == [] and not list(publications.rglob("*.parquet"))
+
+
+def test_each_transaction_has_its_own_rows_whatever_the_groups_of_the_file(publications: Path) -> None:
+    told = KeptSinks(
+        run_id="run-1",
+        action="publish",
+        round=1,
+        tables={"t": TableRows(rows=23, columns=("key",), identity=("key",), as_of_batch=0)},
+        corrected={"s": "t"},
+        stale={},
+        per_transaction=4,
+        made_ms=0,
+    )
+    place = corrections.rows_of(sink_changes.folder_of(publications, "run-1", "publish", 1), "t")
+    place.parent.mkdir(parents=True)
+    keys = list(range(23))
+    there = pa.table({"b0": keys, "a0": keys, "in_before": [n % 3 != 0 for n in keys], "in_after": [True] * 23})
+    for size in (1, 3, 4, 10, 23):
+        pq.write_table(there, place, row_group_size=size)
+        found = [
+            [key for now, _ in sink_changes.rows(publications, told, "s", number) for key in now["key"].to_pylist()]
+            for number in range(told.transactions("s"))
+        ]
+        assert found == [keys[begin : begin + 4] for begin in range(0, 23, 4)], size
 
 
 def test_without_sinks_nothing_is_kept(publications: Path, live: Stream, staging: Stream) -> None:
