@@ -158,12 +158,17 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
     found = []
     for topic in chosen:
         was = note.topics[topic].ends
-        at = [(topic, partition) for partition in range(len(was))]
-        seen = [_keys(settings.cluster, each, begins[each], ends[each], was[each[1]]) for each in at]
-        keys |= {each: gone for each, (_, gone) in zip(at, seen, strict=True)}
-        whole = topic in kept or not any(begins[each] for each in at)
-        rows, gone = sum(there for there, _ in seen), sum(len(each) for _, each in seen)
-        found.append(Swept(topic=topic, rows=rows, gone=gone, whole=whole))
+        at = sorted(each for each in ends if each[0] == topic)
+        seen = {
+            each: _keys(settings.cluster, each, begins.get(each, 0), ends[each], was[each[1]] if each[1] < len(was) else 0)
+            for each in at
+        }
+        rows = set[bytes]().union(*(there for there, _ in seen.values()))
+        # Partitions that a topic got later have taken keys from others, where the records before stay the last ones.
+        gone = {each: [key for key in old if key not in rows] for each, (_, old) in seen.items()}
+        keys |= gone
+        whole = topic in kept or not any(begins.get(each, 0) for each in at)
+        found.append(Swept(topic=topic, rows=len(rows), gone=sum(map(len, gone.values())), whole=whole))
     return Sweep(connector=name, topics=tuple(found), keys=keys)
 
 
@@ -271,15 +276,15 @@ def _is_open(offset: Mapping[str, object]) -> bool:
     return offset.get("snapshot") not in (None, False, "false") or offset.get("last_snapshot_record") is False
 
 
-def _keys(kafka: Kafka, at: Position, begin: int, end: int, boundary: int) -> tuple[int, list[bytes]]:
-    """How many keys of a partition have a row, and those whose last record is before the boundary and no null."""
+def _keys(kafka: Kafka, at: Position, begin: int, end: int, boundary: int) -> tuple[set[bytes], list[bytes]]:
+    """The keys of a partition that have a row, and those whose last record is before the boundary and no null."""
     old, new = dict[bytes, None](), set[bytes]()
     if begin < end:
         with closing(reader(kafka)) as consumer:
             consumer.assign([TopicPartition(*at, begin)])
             for message in messages(consumer, end, f"{at[0]}-{at[1]}"):
                 _take(old, new, message, boundary)
-    return len(new), list(old)
+    return new, list(old)
 
 
 def _take(old: dict[bytes, None], new: set[bytes], message: Message, boundary: int) -> None:

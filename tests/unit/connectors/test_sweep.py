@@ -202,6 +202,28 @@ def test_each_topic_has_its_own_boundary(world: World) -> None:
     assert world.gone("cdc.lines", "cdc.orders") == [b"a", b"x"]
 
 
+def test_a_row_whose_key_is_in_another_partition_now_is_not_deleted(world: World) -> None:
+    """The topic has got more partitions since: the record from before stays the last one of the key in its old one."""
+    world.topics["cdc.orders"] += [(1, b"a", b"{}"), (1, b"c", b"{}")]
+    world.reset()
+    world.topics["cdc.orders"] += [(0, b"a", b"{}")]
+
+    planned = plan(world.settings, world.api, "cdc", ["cdc.orders"])
+
+    assert planned.topics == (Swept(topic="cdc.orders", rows=1, gone=1, whole=True),)
+    assert world.gone() == [b"c"]
+
+
+def test_a_partition_that_is_new_has_rows(world: World) -> None:
+    world.write(b"a", b"b")
+    world.reset()
+    note = world.settings.begun_again("cdc")
+    note.write_bytes(note.read_bytes().replace(b"[1,1]", b"[1]"))  # it had one partition then
+    world.topics["cdc.orders"] += [(1, b"b", b"{}")]
+
+    assert world.gone() == []
+
+
 @pytest.mark.parametrize("compacted", [True, False])
 def test_a_topic_whose_beginning_has_expired_is_not_whole(world: World, compacted: bool) -> None:
     world.write(b"a", b"c", b"e")
