@@ -115,6 +115,7 @@ def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ..
     states.require_stopped(api, name)
     config = api.config(name) or {}
     topics: Sequence[str] = ()
+    note: _Note | None = None
     if _captures(config):
         require_cluster(settings.cluster, api, timeout_s=_SOON_S)
         found = admin.topic_states(admin.admin(settings.cluster), api.topics(name))
@@ -124,8 +125,9 @@ def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ..
             topic: _Topic(found[topic].id, [ends[at] for at in sorted(ends) if at[0] == topic]) for topic in topics
         }
         note = _Note(at_ms=clock.wall_ms(), topics=noted)
-        replace_file(settings.begun_again(name), msgspec.json.encode(note), durable=True)
     api.reset_offsets(name)
+    if note is not None:  # only now: without a reset no snapshot follows, and rows that have not changed would be gone
+        replace_file(settings.begun_again(name), msgspec.json.encode(note), durable=True)
     return tuple(topics)
 
 
@@ -159,9 +161,10 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
     for topic in chosen:
         was = note.topics[topic].ends
         at = sorted(each for each in ends if each[0] == topic)
+        boundaries = {each: was[each[1]] if each[1] < len(was) else 0 for each in at}
         seen = {
-            each: _keys(settings.cluster, each, begins.get(each, 0), ends[each], was[each[1]] if each[1] < len(was) else 0)
-            for each in at
+            each: _keys(settings.cluster, each, begins.get(each, 0), ends[each], boundary)
+            for each, boundary in boundaries.items()
         }
         rows = set[bytes]().union(*(there for there, _ in seen.values()))
         # Partitions that a topic got later have taken keys from others, where the records before stay the last ones.

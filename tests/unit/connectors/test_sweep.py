@@ -13,7 +13,12 @@ from deltaworks.connect import DebeziumPostgres
 from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connectors import sweep
 from deltaworks.connectors.sweep import Swept, begin_again, plan, send
-from deltaworks.errors import ConfigurationError, IncompatibleCheckpointError, KafkaWriteError
+from deltaworks.errors import (
+    ConfigurationError,
+    ConnectUnavailableError,
+    IncompatibleCheckpointError,
+    KafkaWriteError,
+)
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import TopicState
 from deltaworks.settings import Settings
@@ -326,6 +331,22 @@ def test_topics_of_another_cluster_are_not_noted_and_nothing_is_reset(
 
     assert world.fake.connectors["cdc"].offsets == offsets
     assert not world.settings.begun_again("cdc").exists()
+
+
+def test_a_reset_that_fails_is_none_that_can_be_swept(world: World) -> None:
+    world.write(b"a")
+    connector = world.fake.connectors["cdc"]
+    connector.offsets = [{"partition": {}, "offset": {"lsn": 1}}]  # it was reading changes, long after its snapshot
+
+    class Refusing(ConnectApi):
+        def reset_offsets(self, name: str) -> None:
+            raise ConnectUnavailableError("The worker does not answer.")
+
+    with Refusing(world.fake.url) as api, pytest.raises(ConnectUnavailableError):
+        begin_again(world.settings, api, "cdc")
+
+    with pytest.raises(ConfigurationError, match="Nobody has reset the offsets"):
+        world.gone()
 
 
 def test_a_note_of_another_version_is_refused(world: World) -> None:
