@@ -142,7 +142,8 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
 
     Raises:
         ConfigurationError: there is no such connector, it is not stopped, nobody has reset its offsets here, its
-            snapshot is not complete or never has all rows, or a topic is none of those that it had.
+            snapshot is not complete or never has all rows, or a topic is none of those that it had, or another source
+            writes to it.
         ConnectUnavailableError: the worker does not answer.
         KafkaReadError: the broker does not answer.
         IncompatibleCheckpointError: another version of deltaworks has reset the offsets.
@@ -152,6 +153,7 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
     require_cluster(settings.cluster, api)
     note = _noted(settings.begun_again(name), name)
     _require_topics(settings, name, note, topics)
+    _require_alone(api, name, topics)
     _require_complete(name, api.offsets(name))
     chosen = sorted(set(topics))
     begins, ends = admin.begin_offsets(settings.cluster, chosen), admin.end_offsets(settings.cluster, chosen)
@@ -260,6 +262,23 @@ def _require_topics(settings: Settings, name: str, note: _Note, topics: Sequence
             raise ConfigurationError(
                 f"Topic '{topic}' was deleted, or made anew, after the offsets of '{name}' were reset.",
                 hint="a new topic has nothing old in it, so there is nothing to sweep",
+            )
+
+
+def _require_alone(api: ConnectApi, name: str, topics: Sequence[str]) -> None:
+    """Raises `ConfigurationError` if another source has written to the topics: no snapshot of ours has its rows."""
+    for other, listed in sorted(api.all().items()):
+        if other == name or listed.info is None or any(map(listed.info.texts.get, _OF_SINKS)):
+            continue
+        try:
+            shared = sorted(set(api.topics(other)) & set(topics))
+        except ConfigurationError:  # deleted just now, or the workers are told not to say so
+            continue
+        if shared:
+            raise ConfigurationError(
+                f"Topic '{shared[0]}' has rows of the source '{other}', too. The snapshot of '{name}' does not have "
+                "them, so they would be deleted.",
+                hint=f"if '{other}' writes there no more: deltaworks connect delete {other}",
             )
 
 

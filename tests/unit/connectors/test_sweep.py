@@ -311,6 +311,20 @@ def test_a_topic_of_others_or_one_that_was_made_anew_is_refused(world: World) ->
         world.gone()
 
 
+def test_a_topic_to_which_another_source_writes_is_refused(world: World) -> None:
+    world.write(b"a")
+    world.reset()
+    for name, topics in (("sink", "cdc.orders"), ("other", "")):
+        world.fake.add(name, CDC.properties | {"name": name} | ({"topics": topics} if topics else {}))
+        world.fake.connectors[name].topics = ["cdc.orders"]
+
+    with pytest.raises(ConfigurationError, match=r"'cdc\.orders' has rows of the source 'other', too"):
+        world.gone()
+    assert world.gone("cdc.lines") == []
+    del world.fake.connectors["other"]
+    assert world.gone() == [b"a"]
+
+
 def test_a_sink_is_reset_without_a_note_and_cannot_be_swept(world: World) -> None:
     world.fake.connectors["cdc"].config["topics"] = "cdc.orders"
 
