@@ -15,7 +15,7 @@ from deltaworks.control.incident_book import IncidentBook
 from deltaworks.control.incidents import OF_CONNECTORS, Incident
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.seen import seen
-from deltaworks.errors import ControlUnavailableError, DeltaworksError
+from deltaworks.errors import ConfigurationError, ControlUnavailableError, DeltaworksError
 from deltaworks.lakehouse import catalog, cuts, dead_letters, described
 from deltaworks.lakehouse.cuts import Cut
 from deltaworks.lakehouse.publish.publication import Publication
@@ -38,7 +38,7 @@ from deltaworks.ui.documents import (
     Topology,
 )
 from deltaworks.ui.history import Watch, history
-from deltaworks.ui.told import Connectors
+from deltaworks.ui.told import Connectors, Described
 
 R = TypeVar("R")
 _LETTERS = 20
@@ -84,7 +84,7 @@ class Reader:
         Raises:
             NoSuchStreamError: there is none of this name.
         """
-        self._require(name)
+        self._require(name, client)
         found = seen(self._settings, name)
         status = found.pipelines[0]
         beat = status.seen.heartbeat
@@ -108,8 +108,8 @@ class Reader:
             NoSuchStreamError: there is no stream of this name.
             ConfigurationError: its code is gone or fails.
         """
-        self._require(name)
-        told = self._pipelines.described(name)
+        self._require(name, client)
+        told = self._described(name, client)
         live = any(each.name == name and each.seen.state in RUNS for each in self._overview.value().pipelines)
         return Topology(
             graph=told.graph,
@@ -124,7 +124,7 @@ class Reader:
         Raises:
             NoSuchStreamError: there is no stream of this name.
         """
-        self._require(name)
+        self._require(name, client)
         root = self._settings.tables
         cut = self._cut(name)
         names = set() if cut is None else set(cut.tables)
@@ -142,8 +142,8 @@ class Reader:
             NoSuchStreamError: there is no stream of this name.
             ConfigurationError: its code is gone or fails.
         """
-        self._require(name)
-        table = self._pipelines.described(name).dead_letters
+        self._require(name, client)
+        table = self._described(name, client).dead_letters
         if table is None:
             return DeadLetters(table=None, letters=[])
         found = dead_letters.newest(self._settings.tables, table, dead_letters.Wanted(), _LETTERS)
@@ -155,7 +155,7 @@ class Reader:
         Raises:
             NoSuchStreamError: there is no stream of this name.
         """
-        self._require(name)
+        self._require(name, client)
         own = PipelinePaths.of(self._settings, name)
         found = [
             ReplayListed.of_run(plan, paths.read_state(), client)
@@ -172,10 +172,20 @@ class Reader:
         """The connectors of the project that a client may see."""
         return self._connectors.value().as_seen_by(client)
 
-    def _require(self, name: str) -> None:
+    def _require(self, name: str, client: Client) -> None:
         known = {each.name for each in self._overview.value().pipelines} | {*jobs.names(self._settings)}
         if not PIPELINE.allows(name) or name not in known:
+            known = {each for each in known if client.may_see(each)}
             raise NoSuchStreamError(f"There is no stream {name[:100]!r}.", hint=hint_of(name[:100], known, "streams"))
+
+    def _described(self, name: str, client: Client) -> Described:
+        """What the code says. Why it fails may quote a secret, and hints name other pipelines."""
+        try:
+            return self._pipelines.described(name)
+        except ConfigurationError as error:
+            if client.operates:
+                raise ConfigurationError(error.message, hint=error.hint if client.sees_all else None) from error
+            raise ConfigurationError(f"The code of {name} cannot be described.", hint="operators see why") from error
 
     def _incidents(self, name: str) -> list[Incident]:
         with suppress(ControlUnavailableError):

@@ -164,12 +164,16 @@ def test_a_stream_that_has_ended_has_no_rates(settings: Settings) -> None:
 def test_code_that_fails_or_is_gone_is_said_where_it_is_needed(settings: Settings) -> None:
     (settings.jobs / "counts.py").write_text(JOB.replace('builder.stream("lines"', 'builder.steam("lines"'))
     streams = (Stream(settings, "counts"), "jobs/counts.py"), (Stream(settings, "gone"), "There is no file")
+    allowed, headers = operator()
 
-    with asked(settings) as client:
+    with asked(settings, allowed) as client:
         for stream, text in streams:
             name = stream.name
-            response = client.get(f"/api/streams/{name}/topology")
+            response = client.get(f"/api/streams/{name}/topology", headers=headers)
             assert response.status_code == 409 and text in response.json()["error"], response.text
+            for path in ("topology", "dead-letters"):
+                viewed = client.get(f"/api/streams/{name}/{path}").json()
+                assert viewed == {"error": f"The code of {name} cannot be described.", "hint": "operators see why"}
             stream.beats()
             assert answer(client, f"streams/{name}")["stream"]["state"] == "running"
             assert answer(client, f"streams/{name}/tables") == []
@@ -201,6 +205,8 @@ def test_with_a_file_everybody_needs_a_token_and_sees_only_what_it_says(settings
         for path in OF_STREAM:
             for name in ("secret", "nowhere"):
                 assert client.get(f"/api/streams/{name}{path}", headers=headers).status_code == 403
+            none = client.get(f"/api/streams/counterpart{path}", headers=headers)
+            assert none.status_code == 404 and "secret" not in none.text
 
 
 def test_a_wrong_token_is_nobody_even_where_anybody_may_look(settings: Settings) -> None:
