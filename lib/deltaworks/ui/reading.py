@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -37,13 +38,15 @@ from deltaworks.ui.documents import (
     TableListed,
     Topology,
 )
-from deltaworks.ui.history import Watch, history
+from deltaworks.ui.history import Watch, history, recorded
 from deltaworks.ui.told import Connectors, Described
 
 R = TypeVar("R")
 _LETTERS = 20
 _REPLAYS = 20
 _SOON_S = 1.0
+_RECORDED_S = 30.0
+"""How long charts by the minute are kept; it costs more the more batches a stream has."""
 _LATER_S = 30.0
 
 
@@ -65,6 +68,8 @@ class Reader:
         self._overview = Kept(lambda: seen(settings), _SOON_S)
         self._connectors = Kept(lambda: connectors(settings), _LATER_S)
         self._cuts = Kept(self._all_cuts, _SOON_S)
+        self._each = KeptEach(lambda name: seen(settings, name), _SOON_S)
+        self._recorded = KeptEach(lambda name: recorded(settings, name), _RECORDED_S)
 
     def streams(self, client: Client) -> Streams:
         """All streams that were ever deployed or run here, and that a client may see."""
@@ -85,7 +90,7 @@ class Reader:
             NoSuchStreamError: there is none of this name.
         """
         self._require(name, client)
-        found = seen(self._settings, name)
+        found = self._each.value(name)
         status = found.pipelines[0]
         beat = status.seen.heartbeat
         docs = self._settings.docs_url
@@ -97,7 +102,7 @@ class Reader:
             lag_by_partition={} if beat is None else beat.lag_by_partition,
             batch_phases={} if beat is None else beat.batch_phases,
             alert_lag_seconds=None if beat is None or beat.alerts.lag is None else beat.alerts.lag.total_seconds(),
-            history=history(self._settings, name, self._watch.kept(name)),
+            history=history(self._recorded.value(name), self._watch.kept(name)),
             registry_problem=found.registry_problem,
         )
 
@@ -223,3 +228,20 @@ class Kept(Generic[R]):
                 made = self._compute()
                 self._known = clock.ticks_s(), made
             return self._known[1]
+
+
+class KeptEach(Generic[R]):
+    """Likewise, a value for each stream.
+
+    Args:
+        compute: makes that of a name.
+        for_s: how long one is kept.
+    """
+
+    def __init__(self, compute: Callable[[str], R], for_s: float) -> None:
+        self._compute, self._for_s = compute, for_s
+        self._kept: dict[str, Kept[R]] = {}
+
+    def value(self, name: str) -> R:
+        """The value of a stream that there is, at most so old."""
+        return self._kept.setdefault(name, Kept(partial(self._compute, name), self._for_s)).value()

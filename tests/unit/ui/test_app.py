@@ -12,6 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from deltaworks.cli import listings
+from deltaworks.control import batches
 from deltaworks.control.seen import seen
 from deltaworks.settings import Settings
 from deltaworks.ui import access
@@ -123,6 +124,21 @@ def test_the_last_hours_are_those_that_are_recorded(settings: Settings) -> None:
     assert len(shown["lag_seconds"]["values"]) == 61 and max(shown["batch_seconds"]["values"]) > 0.9
     throughput = shown["records_per_second"]["values"]
     assert 58 <= len(throughput) <= 60 and all(100 < value < 600 for value in throughput[1:-1])
+
+
+def test_what_is_recorded_is_read_once_for_any_number_of_people(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    since = batches.since
+    monkeypatch.setattr(batches, "since", lambda folder, ms: reads.append(folder.parent.name) or since(folder, ms))
+    for name in ("counts", "other"):
+        Stream(settings, name).beats()
+
+    with asked(settings) as client:
+        for name in (*(["counts"] * 5), "other"):
+            assert answer(client, f"streams/{name}")["stream"]["name"] == name
+    assert reads == ["counts", "other"]
 
 
 def test_a_topology_has_boxes_lines_stores_and_rates(settings: Settings) -> None:
