@@ -19,6 +19,7 @@ from deltaworks.control.seen import seen
 from deltaworks.errors import ConfigurationError, ControlUnavailableError, DeltaworksError
 from deltaworks.lakehouse import catalog, cuts, dead_letters, described
 from deltaworks.lakehouse.cuts import Cut
+from deltaworks.lakehouse.dead_letters import Failure
 from deltaworks.lakehouse.publish.publication import Publication
 from deltaworks.names import PIPELINE, hint_of
 from deltaworks.replay import runs
@@ -69,6 +70,7 @@ class Reader:
         self._connectors = Kept(lambda: connectors(settings), _LATER_S)
         self._cuts = Kept(self._all_cuts, _SOON_S)
         self._each = KeptEach(lambda name: seen(settings, name), _SOON_S)
+        self._letters = KeptEach(self._newest_letters, _LATER_S)
         self._recorded = KeptEach(lambda name: recorded(settings, name), _RECORDED_S)
 
     def streams(self, client: Client) -> Streams:
@@ -151,8 +153,9 @@ class Reader:
         table = self._described(name, client).dead_letters
         if table is None:
             return DeadLetters(table=None, letters=[])
-        found = dead_letters.newest(self._settings.tables, table, dead_letters.Wanted(), _LETTERS)
-        return DeadLetters(table=table, letters=[DeadLetterListed.of(each, client) for each in found])
+        return DeadLetters(
+            table=table, letters=[DeadLetterListed.of(each, client) for each in self._letters.value(table)]
+        )
 
     def replays(self, name: str, client: Client) -> list[ReplayListed]:
         """The replays of a stream that have not ended, and the last publications.
@@ -198,6 +201,10 @@ class Reader:
             return [each for each in found if each.kind not in OF_CONNECTORS]
         return []
 
+    def _newest_letters(self, table: str) -> list[Failure]:
+        root, wanted = self._settings.tables, dead_letters.Wanted()
+        return dead_letters.newest(root, table, wanted, _LETTERS, records=False)
+
     def _all_cuts(self) -> dict[str, Cut]:
         names = (each.name for each in self._overview.value().pipelines)
         return {name: cut for name in names if (cut := self._cut(name)) is not None}
@@ -231,7 +238,7 @@ class Kept(Generic[R]):
 
 
 class KeptEach(Generic[R]):
-    """Likewise, a value for each stream.
+    """Likewise, a value for each stream or table.
 
     Args:
         compute: makes that of a name.
@@ -243,5 +250,5 @@ class KeptEach(Generic[R]):
         self._kept: dict[str, Kept[R]] = {}
 
     def value(self, name: str) -> R:
-        """The value of a stream that there is, at most so old."""
+        """The value of something that there is, at most so old."""
         return self._kept.setdefault(name, Kept(partial(self._compute, name), self._for_s)).value()
