@@ -130,8 +130,12 @@ def test_what_is_recorded_is_read_once_for_any_number_of_people(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[str] = []
-    since = batches.since
-    monkeypatch.setattr(batches, "since", lambda folder, ms: reads.append(folder.parent.name) or since(folder, ms))
+
+    def since(folder: Path, wall_clock_ms: int) -> list[batches.BatchRecord]:
+        reads.append(folder.parent.name)
+        return []
+
+    monkeypatch.setattr(batches, "since", since)
     for name in ("counts", "other"):
         Stream(settings, name).beats()
 
