@@ -1,9 +1,9 @@
 """The page of the streams within Airflow, as the item "Streams" of its menu.
 
 Airflow finds the plugin by the entry point `airflow.plugins`, in each of its processes; only the API server makes the
-page (`deltaworks.ui`). Who looks is the user of Airflow's session: they see the streams whose DAGs they may see, and as
-an operator if they may trigger all of these. The page shows the home of the settings in the environment of the API
-server, so it is for an Airflow on the machine of the home, or with the same object store and registry.
+page (`deltaworks.ui`). Who looks is the user of Airflow's session: they see the streams and connectors whose DAGs they
+may see, and as an operator if they may trigger all of these. The page shows the home of the settings in the environment
+of the API server, so it is for an Airflow on the machine of the home, or with the same object store and registry.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 PREFIX = "/deltaworks"
 """Where the page is, below Airflow's own address."""
-_ENDINGS = ("__stream", "__connector")
+_STREAM, _CONNECTOR = "__stream", "__connector"
+"""Endings of the ids of DAGs."""
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +61,8 @@ def _client(user: Any) -> Client:
     from deltaworks.ui.access import Client
 
     manager = get_auth_manager()
-    dags = [dag for dag in manager.get_authorized_dag_ids(user=user, method="GET") if dag.endswith(_ENDINGS)]
+    allowed = manager.get_authorized_dag_ids(user=user, method="GET")
+    dags = [dag for dag in allowed if dag.endswith((_STREAM, _CONNECTOR))]
     operates = all(
         manager.is_authorized_dag(
             method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag), user=user
@@ -69,8 +72,14 @@ def _client(user: Any) -> Client:
     return Client(
         sha256=64 * "0",  # no token leads here
         role="operator" if dags and operates else "viewer",
-        pipelines=tuple(sorted({dag.rpartition("__")[0] for dag in dags})),
+        pipelines=_named(dags, _STREAM),
+        connectors=_named(dags, _CONNECTOR),
     )
+
+
+def _named(dags: Iterable[str], ending: str) -> tuple[str, ...]:
+    """Whose DAGs they are, of those with an ending."""
+    return tuple(sorted(dag.removesuffix(ending) for dag in dags if dag.endswith(ending)))
 
 
 def _base_path() -> str:

@@ -11,7 +11,7 @@ from deltaworks.config import Kafka
 from deltaworks.connect.answers import Offset
 from deltaworks.connect.api import ConnectApi
 from deltaworks.connectors.dead_letters import SOON_S, require_cluster
-from deltaworks.errors import ConfigurationError, ConnectUnavailableError, TransientError
+from deltaworks.errors import ConfigurationError, ConnectUnavailableError, KafkaTopicError, TransientError
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import Position
 
@@ -39,7 +39,7 @@ def lags_soon(kafka: Kafka, api: ConnectApi, sinks: Iterable[str]) -> dict[str, 
         require_cluster(kafka, api, timeout_s=SOON_S)
         there = admin.partition_counts_of(admin.admin(kafka), timeout_s=SOON_S)
         ends = admin.end_offsets(kafka, [topic for topic in topics if topic in there])
-    except (ConfigurationError, TransientError):
+    except (ConfigurationError, KafkaTopicError, TransientError):  # a topic was deleted just now
         return {}
     return {name: _behind(positions, ends) for name, positions in held.items()}
 

@@ -14,7 +14,7 @@ What it does not do: it brings back none of the changes in between, and it does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,8 +65,6 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     at_ms: int
     topics: dict[str, _Topic]
-    is_reset: bool = True
-    """Whether they were reset, as far as is known: without a new snapshot, all that is old would count as gone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,12 +124,10 @@ def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ..
         noted = {
             topic: _Topic(found[topic].id, [ends[at] for at in sorted(ends) if at[0] == topic]) for topic in topics
         }
-        note = _Note(at_ms=clock.wall_ms(), topics=noted, is_reset=False)
-        replace_file(settings.begun_again(name), msgspec.json.encode(note), durable=True)
+        note = _Note(at_ms=clock.wall_ms(), topics=noted)
     api.reset_offsets(name)
-    if note is not None:
-        done = msgspec.structs.replace(note, is_reset=True)
-        replace_file(settings.begun_again(name), msgspec.json.encode(done), durable=True)
+    if note is not None:  # only now: without a reset no snapshot follows, and rows that have not changed would be gone
+        replace_file(settings.begun_again(name), msgspec.json.encode(note), durable=True)
     return tuple(topics)
 
 
@@ -146,7 +142,8 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
 
     Raises:
         ConfigurationError: there is no such connector, it is not stopped, nobody has reset its offsets here, its
-            snapshot is not complete or never has all rows, or a topic is none of those that it had.
+            snapshot is not complete or never has all rows, or a topic is none of those that it had, or another source
+            writes to it.
         ConnectUnavailableError: the worker does not answer.
         KafkaReadError: the broker does not answer.
         IncompatibleCheckpointError: another version of deltaworks has reset the offsets.
@@ -156,6 +153,7 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
     require_cluster(settings.cluster, api)
     note = _noted(settings.begun_again(name), name)
     _require_topics(settings, name, note, topics)
+    _require_alone(api, name, topics)
     _require_complete(name, api.offsets(name))
     chosen = sorted(set(topics))
     begins, ends = admin.begin_offsets(settings.cluster, chosen), admin.end_offsets(settings.cluster, chosen)
@@ -164,14 +162,18 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
     found = []
     for topic in chosen:
         was = note.topics[topic].ends
-        at = [(topic, partition) for partition in range(len(was))]
-        seen = [_keys(settings.cluster, each, begins[each], ends[each], was[each[1]]) for each in at]
-        moved = _elsewhere(settings.cluster, {key for _, old in seen for key in old}, was, topic, begins, ends)
-        mine = {each: [key for key in old if key not in moved] for each, (_, old) in zip(at, seen, strict=True)}
-        keys |= mine
-        whole = topic in kept or not any(begins[each] for each in at)
-        rows, gone = sum(there for there, _ in seen), sum(map(len, mine.values()))
-        found.append(Swept(topic=topic, rows=rows, gone=gone, whole=whole))
+        at = sorted(each for each in ends if each[0] == topic)
+        boundaries = {each: was[each[1]] if each[1] < len(was) else 0 for each in at}
+        seen = {
+            each: _keys(settings.cluster, each, begins.get(each, 0), ends[each], boundary)
+            for each, boundary in boundaries.items()
+        }
+        rows = set[bytes]().union(*(there for there, _ in seen.values()))
+        # Partitions that a topic got later have taken keys from others, where the records before stay the last ones.
+        gone = {each: [key for key in old if key not in rows] for each, (_, old) in seen.items()}
+        keys |= gone
+        whole = topic in kept or not any(begins.get(each, 0) for each in at)
+        found.append(Swept(topic=topic, rows=len(rows), gone=sum(map(len, gone.values())), whole=whole))
     return Sweep(connector=name, topics=tuple(found), keys=keys)
 
 
@@ -245,13 +247,6 @@ def _noted(file: Path, name: str) -> _Note:
             "snapshot begins.",
             hint=f"deltaworks connect offsets {name} --reset, resume it, and stop it when the snapshot is complete",
         )
-    if not note.is_reset:
-        raise ConfigurationError(
-            f"The last reset of the offsets of connector '{name}' has failed, or nobody knows whether it has: without "
-            "a new snapshot, rows that are there would be deleted.",
-            hint=f"deltaworks connect offsets {name} --reset again, resume it, and stop it when its snapshot is "
-            "complete",
-        )
     return note
 
 
@@ -267,6 +262,23 @@ def _require_topics(settings: Settings, name: str, note: _Note, topics: Sequence
             raise ConfigurationError(
                 f"Topic '{topic}' was deleted, or made anew, after the offsets of '{name}' were reset.",
                 hint="a new topic has nothing old in it, so there is nothing to sweep",
+            )
+
+
+def _require_alone(api: ConnectApi, name: str, topics: Sequence[str]) -> None:
+    """Raises `ConfigurationError` if another source has written to the topics: no snapshot of ours has its rows."""
+    for other, listed in sorted(api.all().items()):
+        if other == name or listed.info is None or any(map(listed.info.texts.get, _OF_SINKS)):
+            continue
+        try:
+            shared = sorted(set(api.topics(other)) & set(topics))
+        except ConfigurationError:  # deleted just now, or the workers are told not to say so
+            continue
+        if shared:
+            raise ConfigurationError(
+                f"Topic '{shared[0]}' has rows of the source '{other}', too. The snapshot of '{name}' does not have "
+                "them, so they would be deleted.",
+                hint=f"if '{other}' writes there no more: deltaworks connect delete {other}",
             )
 
 
@@ -286,45 +298,15 @@ def _is_open(offset: Mapping[str, object]) -> bool:
     return offset.get("snapshot") not in (None, False, "false") or offset.get("last_snapshot_record") is False
 
 
-def _keys(kafka: Kafka, at: Position, begin: int, end: int, boundary: int) -> tuple[int, list[bytes]]:
-    """How many keys of a partition have a row, and those whose last record is before the boundary and no null."""
+def _keys(kafka: Kafka, at: Position, begin: int, end: int, boundary: int) -> tuple[set[bytes], list[bytes]]:
+    """The keys of a partition that have a row, and those whose last record is before the boundary and no null."""
     old, new = dict[bytes, None](), set[bytes]()
     if begin < end:
         with closing(reader(kafka)) as consumer:
             consumer.assign([TopicPartition(*at, begin)])
             for message in messages(consumer, end, f"{at[0]}-{at[1]}"):
                 _take(old, new, message, boundary)
-    return len(new), list(old)
-
-
-def _elsewhere(
-    kafka: Kafka,
-    old: Set[bytes],
-    was: Sequence[int],
-    topic: str,
-    begins: Mapping[Position, int],
-    ends: Mapping[Position, int],
-) -> set[bytes]:
-    """The keys that the new snapshot has in another partition, as after the topic has got more of them: they have rows,
-    and readers of all partitions would take a null in the old one for their deletion."""
-    found = set[bytes]()
-    at = [each for each in ends if each[0] == topic]
-    if not old or len(at) == 1:
-        return found
-    for each in at:
-        begin = max(begins[each], was[each[1]] if each[1] < len(was) else 0)
-        there = dict[bytes, None]()
-        if begin < ends[each]:
-            with closing(reader(kafka)) as consumer:
-                consumer.assign([TopicPartition(*each, begin)])
-                for message in messages(consumer, ends[each], f"{each[0]}-{each[1]}"):
-                    key = message.key()
-                    if key is not None and key in old:
-                        there.pop(key, None)
-                        if message.value() is not None:
-                            there[key] = None
-        found |= there.keys()
-    return found
+    return new, list(old)
 
 
 def _take(old: dict[bytes, None], new: set[bytes], message: Message, boundary: int) -> None:

@@ -124,9 +124,10 @@ def read(directory: Path) -> Iterator[BatchRecord]:
 
 
 def since(directory: Path, wall_clock_ms: int) -> list[BatchRecord]:
-    """The batches from a wall clock on, in order; on a disk, only the files that have some are read."""
+    """The batches from a wall clock on, in order; only the files that have some are read."""
     if isinstance(directory, ObjectPath):
-        return [record for record in read(directory) if record.wall_clock_ms >= wall_clock_ms]
+        lines = StoredRecords(directory).newest(lambda line: _decode(line).wall_clock_ms < wall_clock_ms)
+        return [record for record in map(_decode, lines) if record.wall_clock_ms >= wall_clock_ms]
     found: list[list[BatchRecord]] = []
     for path in reversed(_files(directory)):
         records = _records(path)

@@ -100,6 +100,22 @@ class StoredRecords:
 
         return self._of_now(last)
 
+    def newest(self, reaches: Callable[[bytes], bool]) -> list[bytes]:
+        """The newest records, in order, from the first one of a file on; older files are not read.
+
+        Args:
+            reaches: whether those from this record on are enough.
+        """
+
+        def newest(index: _Index, lines: _Lines, _: Stored | None) -> list[bytes]:
+            found = [lines]
+            files = iter(reversed(index.files))
+            while not (found[-1] and reaches(found[-1][0])) and (file := next(files, None)) is not None:
+                found.append(self._lines_of(file))
+            return [line for part in reversed(found) for line in part]
+
+        return self._of_now(newest)
+
     def set_aside(self, first: int, to: ObjectPath) -> None:
         """Moves the records from a batch on to another folder; if it is interrupted, it can be called again."""
         while True:

@@ -30,7 +30,8 @@ def names(settings: Settings) -> list[str]:
 def defining(variable: str, folder: Path) -> list[str]:
     """The names of the files of a folder that define a variable, found by text."""
     defines = re.compile(rf"^{variable}\b[^=\n]*=", re.M)
-    return sorted(path.stem for path in folder.glob("*.py") if defines.search(path.read_text(errors="replace")))
+    files = (path for path in folder.glob("*.py") if path.is_file())  # an editor's lock is a link to nothing
+    return sorted(path.stem for path in files if defines.search(path.read_text(errors="replace")))
 
 
 def names_with(settings: Settings, folder: str) -> list[str]:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _COLUMNS = """
     SELECT topic, "partition", "offset", timestamp, key, value, headers, operator, error_class, message, stacktrace
     FROM letters"""
+_WITHOUT_RECORDS = """
+    SELECT topic, "partition", "offset", timestamp, NULL AS key, NULL AS value, NULL AS headers, operator, error_class,
+        message, '' AS stacktrace
+    FROM letters"""
 _AT_ONCE = 1_000
 """Rows that are taken from DuckDB at a time."""
 
@@ -119,7 +123,7 @@ def failures(root: Path, table: str, wanted: Wanted) -> list[Failures]:
     ]
 
 
-def newest(root: Path, table: str, wanted: Wanted, limit: int) -> list[Failure]:
+def newest(root: Path, table: str, wanted: Wanted, limit: int, *, records: bool = True) -> list[Failure]:
     """Dead letters, those of the latest timestamps first.
 
     Args:
@@ -127,17 +131,19 @@ def newest(root: Path, table: str, wanted: Wanted, limit: int) -> list[Failure]:
         table: the table of dead letters; it has none if it does not exist yet.
         wanted: which ones.
         limit: how many at most.
+        records: with what was in the records, and stack traces; these of all letters are read for it, which is most of
+            what the table has.
     """
     condition, values = _condition(wanted)
-    return _rows(
-        root, table, f'WHERE {condition} ORDER BY timestamp DESC, topic, "partition", "offset" DESC', values, limit
-    )
+    ordered = f'WHERE {condition} ORDER BY timestamp DESC, topic, "partition", "offset" DESC LIMIT {limit}'
+    return list(map(_failure, _query(root, table, f"{_COLUMNS if records else _WITHOUT_RECORDS} {ordered}", values)))
 
 
 def of_record(root: Path, table: str, record: Coordinates) -> list[Failure]:
     """All dead letters of a record: one for each operator that failed on it."""
     place = [record.topic, record.partition, record.offset]
-    return _rows(root, table, 'WHERE topic = ? AND "partition" = ? AND "offset" = ? ORDER BY operator', place, None)
+    wanted = 'WHERE topic = ? AND "partition" = ? AND "offset" = ? ORDER BY operator'
+    return list(map(_failure, _query(root, table, f"{_COLUMNS} {wanted}", place)))
 
 
 def _condition(wanted: Wanted) -> tuple[str, list[Any]]:
@@ -165,11 +171,6 @@ def every(root: Path, table: str, wanted: Wanted) -> Iterator[Failure]:
     with _results(root, table, ordered, values) as found:
         while found is not None and (rows := found.fetchmany(_AT_ONCE)):
             yield from map(_failure, rows)
-
-
-def _rows(root: Path, table: str, rest: str, values: list[Any], limit: int | None) -> list[Failure]:
-    limited = "" if limit is None else f" LIMIT {limit}"
-    return list(map(_failure, _query(root, table, f"{_COLUMNS} {rest}{limited}", values)))
 
 
 def _failure(row: tuple[Any, ...]) -> Failure:

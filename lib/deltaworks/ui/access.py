@@ -46,10 +46,17 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     role: Role
     pipelines: tuple[str, ...] = ("*",)
     """Patterns of names, with `*` for anything."""
+    connectors: tuple[str, ...] | None = None
+    """Likewise of connectors, which may have the name of a pipeline; None: those of pipelines."""
 
     def may_see(self, pipeline: str) -> bool:
         """Whether one of the patterns fits."""
         return any(fnmatchcase(pipeline, pattern) for pattern in self.pipelines)
+
+    def may_see_connector(self, name: str) -> bool:
+        """Likewise of a connector."""
+        patterns = self.pipelines if self.connectors is None else self.connectors
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
 
     @property
     def operates(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from deltaworks.ui.reading import NoSuchStreamError, Reader
 
 STATIC = Path(__file__).parent / "static"
 _TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_DIGEST = re.compile(r"-[\w-]{8}\.\w+$")
 _STATUS: tuple[tuple[type[DeltaworksError], int], ...] = (
     (UnknownClientError, 401),
     (ForbiddenError, 403),
@@ -137,11 +139,11 @@ async def _page(_: Request) -> Response:
 
 
 async def _asset(request: Request) -> Response:
-    """A file whose name has a digest of its content."""
+    """A file beside the page; one whose name has a digest of its content is never another one."""
     file = STATIC / "assets" / request.path_params["file"]
     if file.parent != STATIC / "assets":
         raise HTTPException(404)
-    return _file(file, "public, max-age=31536000, immutable")
+    return _file(file, "public, max-age=31536000, immutable" if _DIGEST.search(file.name) else "no-cache")
 
 
 def _file(file: Path, cache: str) -> Response:

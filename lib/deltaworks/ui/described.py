@@ -7,14 +7,17 @@ whatever it does, the server goes on. Of a pipeline it is the code that the stre
 from __future__ import annotations
 
 import dataclasses
+import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from deltaworks import extras
+from deltaworks import clock, extras
 from deltaworks.control import heartbeat, jobs, retention
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, DeltaworksError
@@ -23,7 +26,9 @@ from deltaworks.ui.graph import drawn
 from deltaworks.ui.told import Connectors, Described, StoreDescribed, Unreadable
 
 S = TypeVar("S", bound=msgspec.Struct)
-_SECONDS = 60.0
+_SECONDS = 60
+_AGAIN_S = 60.0
+"""After so long, code that has failed is loaded again: what it needs besides itself may be there by then."""
 _FRAME = b"\0\0deltaworks\0\0"
 
 
@@ -37,12 +42,26 @@ class Code:
     """Of these files, the latest."""
 
 
+@dataclasses.dataclass(frozen=True)
+class _Known:
+    """What code has said."""
+
+    code: Code
+    answer: Described | Unreadable
+    at_s: float
+
+    def holds_for(self, code: Code) -> bool:
+        """Whether it need not be asked again."""
+        failed = isinstance(self.answer, Unreadable) and clock.ticks_s() - self.at_s > _AGAIN_S
+        return self.code == code and not failed
+
+
 class Pipelines:
     """Describes pipelines, each once per version of its code."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._known: dict[str, tuple[Code, Described | Unreadable]] = {}
+        self._known: dict[str, _Known] = {}
         self._locks: dict[str, threading.Lock] = {}
 
     def described(self, name: str) -> Described:
@@ -54,12 +73,12 @@ class Pipelines:
         settings, code = self._source(name)
         with self._locks.setdefault(name, threading.Lock()):
             known = self._known.get(name)
-            if known is None or known[0] != code:
-                known = self._known[name] = code, _asked(settings, Described, name)
-        answer = known[1]
-        if isinstance(answer, Unreadable):
-            raise ConfigurationError(answer.error, hint=answer.hint)
-        return answer
+            if known is None or not known.holds_for(code):
+                answer = _answer(settings, name)
+                known = self._known[name] = _Known(code, answer, clock.ticks_s())
+        if isinstance(known.answer, Unreadable):
+            raise ConfigurationError(known.answer.error, hint=known.answer.hint)
+        return known.answer
 
     def _source(self, name: str) -> tuple[Settings, Code]:
         settings, paths = self._settings, PipelinePaths.of(self._settings, name)
@@ -67,8 +86,13 @@ class Pipelines:
         digest = None if beat is None else retention.code_of(paths, beat.generation)
         if digest is not None and (settings.archives / digest / "jobs" / f"{name}.py").is_file():
             return dataclasses.replace(settings, code=settings.archives / digest), Code(digest, 0)
-        changed = max((file.stat().st_mtime_ns for file in settings.jobs.rglob("*.py")), default=0)
-        return settings, Code(None, changed)
+        return settings, Code(None, max(map(_changed_ns, settings.jobs.rglob("*.py")), default=0))
+
+
+def _changed_ns(file: Path) -> int:
+    with suppress(FileNotFoundError):  # it was removed just now, or is an editor's link to nothing
+        return file.stat().st_mtime_ns
+    return 0
 
 
 def connectors(settings: Settings) -> Connectors:
@@ -80,6 +104,13 @@ def connectors(settings: Settings) -> Connectors:
     except ConfigurationError as error:
         return Connectors(connectors=[], problem=error.message)
     return Connectors(connectors=[], problem=answer.error) if isinstance(answer, Unreadable) else answer
+
+
+def _answer(settings: Settings, name: str) -> Described | Unreadable:
+    try:
+        return _asked(settings, Described, name)
+    except ConfigurationError as error:  # whoever asks next does not wait for the same
+        return Unreadable(error=error.message, hint=error.hint)
 
 
 def _asked(settings: Settings, kind: type[S], *names: str) -> S | Unreadable:
@@ -96,7 +127,7 @@ def _asked(settings: Settings, kind: type[S], *names: str) -> S | Unreadable:
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise ConfigurationError(f"{what} was not imported within {_SECONDS:g} s.") from error
+        raise ConfigurationError(f"{what} was not imported within {_SECONDS} s.") from error
     _, _, framed = run.stdout.partition(_FRAME)
     last = framed.partition(_FRAME)[0]
     try:
@@ -159,4 +190,5 @@ def main(*names: str) -> int:
 
 
 if __name__ == "__main__":
+    signal.alarm(_SECONDS)  # also if the server, which would end it, has gone
     sys.exit(main(*sys.argv[1:]))

@@ -63,6 +63,13 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     state_entries: Series
 
 
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """What is recorded of the last hours of a stream, whether a server runs or not."""
+
+    records_per_second: Series
+    samples: tuple[Sample, ...]
+
+
 class Watch:
     """Keeps the heartbeats of all streams of a home.
 
@@ -140,12 +147,27 @@ class Watch:
             self.look()
 
 
-def history(settings: Settings, name: str, beats: Sequence[Beaten], *, now_s: float | None = None) -> History:
-    """The last hours of a stream, from all that is recorded.
+def recorded(settings: Settings, name: str, *, now_s: float | None = None) -> Recorded:
+    """What is recorded of a stream; takes long if there is much of it.
 
     Args:
         settings: of the home.
         name: of the pipeline.
+        now_s: the end; None: now.
+    """
+    to_s = clock.wall_s() if now_s is None else now_s
+    from_s = to_s - HOURS * 3_600
+    return Recorded(
+        records_per_second=_throughput(_batches(settings, name, from_s), from_s, to_s),
+        samples=tuple(_samples(settings, name)),
+    )
+
+
+def history(known: Recorded, beats: Sequence[Beaten], *, now_s: float | None = None) -> History:
+    """The last hours of a stream.
+
+    Args:
+        known: what is recorded of it.
         beats: of it, as `Watch` has kept them.
         now_s: the end; None: now.
     """
@@ -155,10 +177,10 @@ def history(settings: Settings, name: str, beats: Sequence[Beaten], *, now_s: fl
     return History(
         from_s=from_s,
         to_s=to_s,
-        records_per_second=_throughput(_batches(settings, name, from_s), from_s, to_s),
+        records_per_second=known.records_per_second,
         lag_seconds=_thinned((beat.at, beat.lag_seconds) for beat in recent),
         batch_seconds=_thinned((beat.at, beat.batch_seconds) for beat in recent),
-        state_entries=_state(_samples(settings, name), recent, from_s),
+        state_entries=_state(known.samples, recent, from_s),
     )
 
 

@@ -66,7 +66,7 @@ class Connectors(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_seen_by(self, client: Client) -> Connectors:
         """What a client may see of it."""
-        seen = [each for each in self.connectors if client.may_see(each.name)]
+        seen = [each for each in self.connectors if client.may_see_connector(each.name)]
         if client.operates:
             return Connectors(connectors=seen, problem=self.problem)
         return Connectors(

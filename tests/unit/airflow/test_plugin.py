@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from deltaworks.airflow import plugin
 from deltaworks.airflow.plugin import StreamsPlugin
 from tests.unit.airflow import page_requests
 from tests.unit.airflow.role_requests import NAME
@@ -11,6 +12,22 @@ from tests.unit.airflow.role_requests import NAME
 
 def test_only_the_api_server_makes_the_page() -> None:
     assert StreamsPlugin.fastapi_apps == StreamsPlugin.external_views == []
+
+
+def test_a_connector_and_a_stream_of_its_name_have_dags_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Manager:
+        def get_authorized_dag_ids(self, *, user: object, method: str) -> set[str]:
+            return {"orders__connector", "clicks__stream", "clicks__replay", "a__b__stream"}
+
+        def is_authorized_dag(self, **_: object) -> bool:
+            return True
+
+    monkeypatch.setattr("airflow.api_fastapi.app.get_auth_manager", Manager)
+
+    found = plugin._client(None)
+
+    assert found.may_see("clicks") and found.may_see("a__b") and found.may_see_connector("orders")
+    assert not found.may_see("orders") and not found.may_see_connector("clicks") and found.operates
 
 
 @pytest.mark.slow

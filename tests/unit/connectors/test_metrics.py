@@ -12,7 +12,7 @@ from deltaworks.connect.api import ConnectApi
 from deltaworks.connectors import lags, metrics
 from deltaworks.connectors.metrics import PREFIX, STATES, ConnectorMetrics, look
 from deltaworks.connectors.overview import PATIENCE, Connectors, ConnectorStatus, overview
-from deltaworks.errors import KafkaReadError
+from deltaworks.errors import DeltaworksError, KafkaReadError, KafkaTopicError
 from deltaworks.kafka import admin
 from tests.support.fake_connect import fake_connect
 from tests.unit.connectors.test_overview import LINES, World
@@ -118,9 +118,12 @@ def test_the_lag_of_a_sink_is_what_it_has_not_committed(world: World, monkeypatc
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_lag_that_is_not_known_is_left_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [KafkaReadError("the broker does not answer"), KafkaTopicError("no topic 'orders'")])
+def test_a_lag_that_is_not_known_is_left_out(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: DeltaworksError
+) -> None:
     def away(*_: object) -> None:
-        raise KafkaReadError("the broker does not answer")
+        raise error
 
     world.fake.add("lines", LINES).offsets = [offset("orders", 0, 90)]
     with ConnectApi.of(world.settings, PATIENCE) as api:

@@ -207,16 +207,26 @@ def test_each_topic_has_its_own_boundary(world: World) -> None:
     assert world.gone("cdc.lines", "cdc.orders") == [b"a", b"x"]
 
 
-def test_a_key_whose_row_is_in_another_partition_now_is_not_gone(world: World) -> None:
-    """The topic has got a partition at some time: readers of both would take a null for the deletion of the row."""
-    world.write(b"a", b"b", b"c")
+def test_a_row_whose_key_is_in_another_partition_now_is_not_deleted(world: World) -> None:
+    """The topic has got more partitions since: the record from before stays the last one of the key in its old one."""
+    world.topics["cdc.orders"] += [(1, b"a", b"{}"), (1, b"c", b"{}")]
     world.reset()
-    world.topics["cdc.orders"] += [(0, b"a", b"{}"), (0, b"c", b"{}"), (0, b"c", None)]
+    world.topics["cdc.orders"] += [(0, b"a", b"{}")]
 
     planned = plan(world.settings, world.api, "cdc", ["cdc.orders"])
 
-    assert planned.keys == {("cdc.orders", 0): [b"b"], ("cdc.orders", 1): [b"c"]}
-    assert [each.gone for each in planned.topics] == [2]
+    assert planned.topics == (Swept(topic="cdc.orders", rows=1, gone=1, whole=True),)
+    assert world.gone() == [b"c"]
+
+
+def test_a_partition_that_is_new_has_rows(world: World) -> None:
+    world.write(b"a", b"b")
+    world.reset()
+    note = world.settings.begun_again("cdc")
+    note.write_bytes(note.read_bytes().replace(b"[1,1]", b"[1]"))  # it had one partition then
+    world.topics["cdc.orders"] += [(1, b"b", b"{}")]
+
+    assert world.gone() == []
 
 
 @pytest.mark.parametrize("compacted", [True, False])
@@ -277,36 +287,6 @@ def test_without_a_reset_from_here_nothing_is_compared(world: World) -> None:
         world.gone()
 
 
-def test_without_a_new_snapshot_because_the_reset_has_failed_nothing_is_compared(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The connector goes on where it was: all of its rows would count as gone."""
-    world.fake.connectors["cdc"].offsets = [{"partition": {"server": "shop"}, "offset": {"lsn": 1}}]
-    world.write(b"a", b"b")
-    with monkeypatch.context() as away, pytest.raises(ConnectUnavailableError):
-        away.setattr(ConnectApi, "reset_offsets", failing)
-        begin_again(world.settings, world.api, "cdc")
-    world.write(b"b")
-
-    with pytest.raises(ConfigurationError, match="The last reset of the offsets of connector 'cdc' has failed"):
-        world.gone()
-    world.reset()
-    world.write(b"a")
-    assert world.gone() == [b"b"]
-
-
-def failing(*_: object) -> None:
-    raise ConnectUnavailableError("away")
-
-
-def test_a_note_of_before_says_nothing_of_failures(world: World) -> None:
-    world.write(b"a")
-    world.reset()
-    note = world.settings.begun_again("cdc")
-    note.write_bytes(note.read_bytes().replace(b',"is_reset":true', b""))
-    assert b"is_reset" not in note.read_bytes() and world.gone() == [b"a"]
-
-
 @pytest.mark.parametrize(
     ("setting", "value"),
     [("snapshot.mode", "no_data"), ("snapshot.select.statement.overrides", "public.orders")],
@@ -331,6 +311,20 @@ def test_a_topic_of_others_or_one_that_was_made_anew_is_refused(world: World) ->
         world.gone()
 
 
+def test_a_topic_to_which_another_source_writes_is_refused(world: World) -> None:
+    world.write(b"a")
+    world.reset()
+    for name, topics in (("sink", "cdc.orders"), ("other", "")):
+        world.fake.add(name, CDC.properties | {"name": name} | ({"topics": topics} if topics else {}))
+        world.fake.connectors[name].topics = ["cdc.orders"]
+
+    with pytest.raises(ConfigurationError, match=r"'cdc\.orders' has rows of the source 'other', too"):
+        world.gone()
+    assert world.gone("cdc.lines") == []
+    del world.fake.connectors["other"]
+    assert world.gone() == [b"a"]
+
+
 def test_a_sink_is_reset_without_a_note_and_cannot_be_swept(world: World) -> None:
     world.fake.connectors["cdc"].config["topics"] = "cdc.orders"
 
@@ -351,6 +345,22 @@ def test_topics_of_another_cluster_are_not_noted_and_nothing_is_reset(
 
     assert world.fake.connectors["cdc"].offsets == offsets
     assert not world.settings.begun_again("cdc").exists()
+
+
+def test_a_reset_that_fails_is_none_that_can_be_swept(world: World) -> None:
+    world.write(b"a")
+    connector = world.fake.connectors["cdc"]
+    connector.offsets = [{"partition": {}, "offset": {"lsn": 1}}]  # it was reading changes, long after its snapshot
+
+    class Refusing(ConnectApi):
+        def reset_offsets(self, name: str) -> None:
+            raise ConnectUnavailableError("The worker does not answer.")
+
+    with Refusing(world.fake.url) as api, pytest.raises(ConnectUnavailableError):
+        begin_again(world.settings, api, "cdc")
+
+    with pytest.raises(ConfigurationError, match="Nobody has reset the offsets"):
+        world.gone()
 
 
 def test_a_note_of_another_version_is_refused(world: World) -> None:

@@ -159,6 +159,27 @@ def numbers(directory: Path) -> list[int]:
     return [each.batch for each in batches.read(directory)]
 
 
+@pytest.mark.usefixtures("small")
+def test_the_batches_since_a_time_are_read_from_the_last_files_only(
+    in_store: ObjectPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        batches.append(in_store, record(number, 1_000 * number))
+    opened: list[str] = []
+    lines_of = batches_in_store.StoredRecords._lines_of
+
+    def noted(own: Any, file: Any) -> Any:
+        opened.append(file.name)
+        return lines_of(own, file)
+
+    monkeypatch.setattr(batches_in_store.StoredRecords, "_lines_of", noted)
+    for since, files in ((0, 3), (9, 2), (19, 0), (20, 0)):
+        opened.clear()
+        assert [each.batch for each in batches.since(in_store, 1_000 * since)] == list(range(since, 20))
+        assert len(opened) == files, (since, opened)
+    assert batches.since(in_store / "none", 0) == []
+
+
 @contextmanager
 def crash_before_the_index() -> Iterator[None]:
     """The process ends when it is about to replace the index."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -87,6 +88,9 @@ def test_the_newest_ones_that_are_wanted(root: Path, wanted: Wanted, offsets: li
     assert [each.record.offset for each in found] == offsets
     assert sum(each.count for each in dead_letters.failures(root, "letters", wanted)) == len(offsets)
     assert dead_letters.newest(root, "letters", wanted, 1) == found[:1]
+    assert dead_letters.newest(root, "letters", wanted, 10, records=False) == [
+        replace(each, key=None, value=None, headers=(), stacktrace="") for each in found
+    ]
 
 
 def test_a_record_with_everything_that_failed_on_it(root: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from deltaworks.errors import ConfigurationError
 from deltaworks.query_server.access import UnknownClientError
 from deltaworks.ui import access
-from deltaworks.ui.access import Access
+from deltaworks.ui.access import Access, Client
 from deltaworks.ui.serving import Options
 
 
@@ -35,6 +35,14 @@ def test_a_token_is_shown_once_and_only_its_digest_is_kept(file: Path) -> None:
     for header in (None, "", first, f"Basic {first}", "Bearer ", f"Bearer {first}x", f"Bearer {wall.sha256}"):
         with pytest.raises(UnknownClientError):
             found.client(header)
+
+
+def test_who_may_see_a_connector_may_not_see_a_stream_of_its_name() -> None:
+    both = Client(sha256=64 * "0", role="viewer", pipelines=("orders*",))
+    one = Client(sha256=64 * "0", role="viewer", pipelines=("clicks",), connectors=("orders",))
+
+    assert both.may_see("orders") and both.may_see_connector("orders")
+    assert one.may_see_connector("orders") and not one.may_see("orders") and not one.may_see_connector("clicks")
 
 
 def test_on_this_machine_anybody_is_a_viewer_and_who_has_the_token_an_operator() -> None:

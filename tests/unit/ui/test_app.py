@@ -12,6 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from deltaworks.cli import listings
+from deltaworks.control import batches
 from deltaworks.control.seen import seen
 from deltaworks.settings import Settings
 from deltaworks.ui import access
@@ -125,6 +126,25 @@ def test_the_last_hours_are_those_that_are_recorded(settings: Settings) -> None:
     assert 58 <= len(throughput) <= 60 and all(100 < value < 600 for value in throughput[1:-1])
 
 
+def test_what_is_recorded_is_read_once_for_any_number_of_people(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+
+    def since(folder: Path, wall_clock_ms: int) -> list[batches.BatchRecord]:
+        reads.append(folder.parent.name)
+        return []
+
+    monkeypatch.setattr(batches, "since", since)
+    for name in ("counts", "other"):
+        Stream(settings, name).beats()
+
+    with asked(settings) as client:
+        for name in (*(["counts"] * 5), "other"):
+            assert answer(client, f"streams/{name}")["stream"]["name"] == name
+    assert reads == ["counts", "other"]
+
+
 def test_a_topology_has_boxes_lines_stores_and_rates(settings: Settings) -> None:
     (settings.jobs / "counts.py").write_text(JOB)
     stream = Stream(settings, "counts", topics=("lines",))
@@ -164,12 +184,16 @@ def test_a_stream_that_has_ended_has_no_rates(settings: Settings) -> None:
 def test_code_that_fails_or_is_gone_is_said_where_it_is_needed(settings: Settings) -> None:
     (settings.jobs / "counts.py").write_text(JOB.replace('builder.stream("lines"', 'builder.steam("lines"'))
     streams = (Stream(settings, "counts"), "jobs/counts.py"), (Stream(settings, "gone"), "There is no file")
+    allowed, headers = operator()
 
-    with asked(settings) as client:
+    with asked(settings, allowed) as client:
         for stream, text in streams:
             name = stream.name
-            response = client.get(f"/api/streams/{name}/topology")
+            response = client.get(f"/api/streams/{name}/topology", headers=headers)
             assert response.status_code == 409 and text in response.json()["error"], response.text
+            for path in ("topology", "dead-letters"):
+                viewed = client.get(f"/api/streams/{name}/{path}").json()
+                assert viewed == {"error": f"The code of {name} cannot be described.", "hint": "operators see why"}
             stream.beats()
             assert answer(client, f"streams/{name}")["stream"]["state"] == "running"
             assert answer(client, f"streams/{name}/tables") == []
@@ -201,6 +225,8 @@ def test_with_a_file_everybody_needs_a_token_and_sees_only_what_it_says(settings
         for path in OF_STREAM:
             for name in ("secret", "nowhere"):
                 assert client.get(f"/api/streams/{name}{path}", headers=headers).status_code == 403
+            none = client.get(f"/api/streams/counterpart{path}", headers=headers)
+            assert none.status_code == 404 and "secret" not in none.text
 
 
 def test_a_wrong_token_is_nobody_even_where_anybody_may_look(settings: Settings) -> None:
@@ -243,6 +269,7 @@ def test_the_front_end_is_there_and_loads_nothing_from_elsewhere(settings: Setti
         assert len(paths) == 3
         for path in paths:
             asset = client.get(f"/{path}")
-            assert asset.status_code == 200 and "immutable" in asset.headers["cache-control"]
+            assert asset.status_code == 200
+            assert ("immutable" in asset.headers["cache-control"]) is path.startswith("assets/index-"), path
         for path in ("/assets/..%2f..%2fapp.py", "/assets/none.js", "/src/main.tsx"):
             assert client.get(path).status_code == 404

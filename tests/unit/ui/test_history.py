@@ -12,7 +12,7 @@ import pytest
 from deltaworks.control import batches
 from deltaworks.control.incident_book import IncidentBook, Sample
 from deltaworks.settings import Settings
-from deltaworks.ui.history import Watch, history
+from deltaworks.ui.history import Watch, history, recorded
 from tests.support.homes import Stream, settings_of
 
 
@@ -60,7 +60,7 @@ def test_a_chart_gets_few_points_and_keeps_the_peak(settings: Settings) -> None:
     for step in range(4_000):
         watch.take("counts", stream.beat_at(now_s - 20_000 + step * 5, factor=77.0 if step == 1_234 else 1.0))
 
-    found = history(settings, "counts", watch.kept("counts"), now_s=now_s)
+    found = history(recorded(settings, "counts", now_s=now_s), watch.kept("counts"), now_s=now_s)
 
     assert len(found.lag_seconds.at) <= 360 and max(v or 0 for v in found.lag_seconds.values) == 77.0
     assert found.records_per_second.at == []
@@ -79,7 +79,7 @@ def test_state_from_before_the_server_is_that_of_the_registry(
     stream, watch = Stream(settings, "counts", entries=99), Watch(settings)
     watch.take("counts", stream.beat_at(now_s - 60))
 
-    found = history(settings, "counts", watch.kept("counts"), now_s=now_s)
+    found = history(recorded(settings, "counts", now_s=now_s), watch.kept("counts"), now_s=now_s)
 
     assert found.state_entries.values == [10, 20, 99]
 

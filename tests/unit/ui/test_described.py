@@ -1,0 +1,64 @@
+"""What code of a project says is asked for in processes that end, and again when that may help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deltaworks import clock
+from deltaworks.control import jobs
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+from deltaworks.ui import described
+from deltaworks.ui.described import Pipelines
+from deltaworks.ui.graph import Graph
+from deltaworks.ui.told import Described, Unreadable
+from tests.support.homes import settings_of
+
+SAID = Described(graph=Graph(boxes=(), lines=(), width=0, height=0), stores=(), tables=(), dead_letters=None)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "counts.py").write_text("pipeline = None\n")
+    return settings_of(tmp_path / "home", tmp_path)
+
+
+def hangs() -> Unreadable:
+    raise ConfigurationError("jobs/counts.py was not imported within 60 s.")
+
+
+@pytest.mark.parametrize("fails", [hangs, lambda: Unreadable(error="it was not imported: a variable is not set")])
+def test_code_that_fails_is_asked_again_after_a_while(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, fails: Callable[[], Unreadable]
+) -> None:
+    now, asked = [1_000.0], list[str]()
+
+    def answer(*_: object) -> Described | Unreadable:
+        asked.append("")
+        return fails() if len(asked) == 1 else SAID
+
+    monkeypatch.setattr(clock, "ticks_s", lambda: now[0])
+    monkeypatch.setattr(described, "_asked", answer)
+    pipelines = Pipelines(settings)
+
+    for _ in range(3):
+        with pytest.raises(ConfigurationError, match="was not imported"):
+            pipelines.described("counts")
+    assert len(asked) == 1, "whoever asks meanwhile does not wait for the same"
+    now[0] += 61.0
+    assert pipelines.described("counts") is SAID
+    now[0] += 1_000_000.0
+    assert pipelines.described("counts") is SAID and len(asked) == 2
+
+
+def test_a_link_to_nothing_is_no_code(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Emacs makes one beside a file that somebody edits."""
+    (settings.jobs / ".#counts.py").symlink_to("ada@host.4711:1")
+    monkeypatch.setattr(described, "_asked", lambda *_: SAID)
+
+    assert Pipelines(settings).described("counts") is SAID
+    assert jobs.names(settings) == ["counts"]
