@@ -45,7 +45,7 @@ def test_a_replay_goes_a_week_after_its_last_phase(settings: Settings) -> None:
 def test_all_replays_stay_if_the_team_wants_so(settings: Settings) -> None:
     old = left_alone(planned(settings, NAME, "old", "run"), timedelta(days=400))
 
-    assert clean(keep_replays=None) == {"sent": [], "archives": [], "replays": [], "kept": {}}
+    assert clean(keep_replays=None) == {"sent": [], "corrected": [], "archives": [], "replays": [], "kept": {}}
     assert old.plan.exists()
 
 
@@ -73,6 +73,7 @@ def test_a_replay_on_which_somebody_works_stays_and_the_others_go(settings: Sett
 
     assert removed == {
         "sent": [],
+        "corrected": [],
         "archives": [],
         "replays": ["old"],
         "kept": {"busy": "Another process works on the replay busy."},

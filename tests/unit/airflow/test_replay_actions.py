@@ -81,7 +81,7 @@ class Asked(list[tuple[str, str]]):
         def note(settings: Settings, run: str, **more: Any) -> Any:
             self.append((what, run))
             assert more["requested_by"] in ("airflow ada", "airflow ada, approved by airflow bob")
-            done = SimpleNamespace(tables={"hours": 1})
+            done = SimpleNamespace(tables={"hours": 1}, request=SimpleNamespace(pipeline=NAME))
             return (done, []) if what == "rollback" else done
 
         return note
