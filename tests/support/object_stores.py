@@ -17,6 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal
 
+import pytest
+
 from deltaworks.object_store import ObjectStoreAccess, S3Bucket, S3Files
 from deltaworks.settings import Settings
 from deltaworks.stack import ports, seaweedfs
@@ -101,10 +103,11 @@ def seaweed() -> Iterator[str]:
         ) as server:
             try:
                 _await(lambda: seaweedfs.answers(settings, software), server)
-                os.environ[ENDPOINT] = endpoint = f"http://127.0.0.1:{settings.s3_port}"
-                yield endpoint
+                endpoint = f"http://127.0.0.1:{settings.s3_port}"
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setenv(ENDPOINT, endpoint)
+                    yield endpoint
             finally:
-                os.environ.pop(ENDPOINT, None)
                 server.kill()  # nothing of it is needed any more
         seaweedfs.tidy(settings)
 

@@ -82,8 +82,14 @@ def test_a_damaged_fence_admits_nobody(path: ObjectPath, data: bytes) -> None:
 
 
 def test_of_two_machines_that_take_the_next_number_at_once_one_is_admitted(
-    path: ObjectPath, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With moto it fails now and then: there a condition and its put are not one step."""
+    with object_stores.seaweed():
+        _race(connect(f"s3://{object_stores.BUCKET}/race", object_stores.access(), tmp_path) / "fence", monkeypatch)
+
+
+def _race(path: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> None:
     barrier, mine = threading.Barrier(2, timeout=60), threading.local()
     monkeypatch.setattr(fence, "_machine", lambda path: mine.id)
 
