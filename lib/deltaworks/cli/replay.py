@@ -235,7 +235,7 @@ def replays(
     pipelines = [own for own in known_pipelines(settings) if name in (None, own.root.name)]
     files = [file for own in pipelines for file in sorted(own.publications.glob("*.json"))]
     publications = [
-        (msgspec.json.decode(file.read_bytes(), type=Publication), corrections.of_run(file.parent, file.stem))
+        (msgspec.json.decode(file.read_bytes(), type=Publication), corrections.KEEPING.of_run(file.parent, file.stem))
         for file in files
     ]
     handovers = list(_handovers(pipelines))

@@ -42,7 +42,7 @@ def _told_before_the_tables_show_it(patch: Patch) -> None:
     from deltaworks.lakehouse.publish import corrections
 
     def unsent(publications: Path) -> Any:
-        return [kept for kept in corrections._all(publications, "*") if kept.sent_ms is None]
+        return [kept for kept in corrections.KEEPING.all_of(publications) if kept.sent_ms is None]
 
     patch(corrections, "unsent", unsent)
 

@@ -38,7 +38,7 @@ def wait_for(publications: Path, sink: str) -> None:
         made_ms=1,
         released_ms=60_000,
     )
-    sink_changes.save(sink_changes.folder_of(publications, "run-2", "publish", 1), kept)
+    sink_changes.KEEPING.save(sink_changes.KEEPING.folder_of(publications, "run-2", "publish", 1), kept)
 
 
 def states(terminal: Terminal, *arguments: str) -> list[tuple[str, str, str, str]]:

@@ -21,7 +21,8 @@ from deltaworks.erase import erasing
 from deltaworks.errors import ConfigurationError, ConflictError, IntentError, KafkaTopicError, KafkaWriteError
 from deltaworks.kafka.control_topic import markers_place, markers_topic
 from deltaworks.lakehouse.publish import corrections, sink_changes
-from deltaworks.lakehouse.publish.corrections import Action, KeptCorrections, TableCorrections
+from deltaworks.lakehouse.publish.corrections import KeptCorrections, TableCorrections
+from deltaworks.lakehouse.publish.kept import Action
 from deltaworks.lakehouse.publish.sink_changes import KeptSinks, TableRows
 from deltaworks.settings import Settings
 from tests.hosts.memory_kafka import MemoryKafka, MemorySink
@@ -57,7 +58,7 @@ class Home:
             made_ms=at_ms,
             released_ms=at_ms,
         )
-        folder = corrections.folder_of(self.publications, run, action, 1)
+        folder = corrections.KEEPING.folder_of(self.publications, run, action, 1)
         folder.mkdir(parents=True)
         numbers = list(range(rows))
         keys = [f"k{number}{text}" for number in numbers]
@@ -72,7 +73,7 @@ class Home:
             }
         )
         pq.write_table(table, folder / "counts.parquet", row_group_size=7)
-        corrections.save(folder, kept)
+        corrections.KEEPING.save(folder, kept)
 
     def send(self) -> list[str]:
         return [kept.name for kept in sending.send(self.settings, "shop")]
@@ -216,9 +217,9 @@ def test_other_corrections_of_the_same_name_are_not_mixed(home: Home) -> None:
     kill_at("corrections.after_commit", 1)
     with suppress(Killed):
         home.send()
-    folder = corrections.folder_of(home.publications, "run-1", "publish", 1)
+    folder = corrections.KEEPING.folder_of(home.publications, "run-1", "publish", 1)
     (kept,) = corrections.unsent(home.publications)
-    corrections.save(folder, msgspec.structs.replace(kept, made_ms=5))
+    corrections.KEEPING.save(folder, msgspec.structs.replace(kept, made_ms=5))
 
     with pytest.raises(IntentError, match="Other corrections of run-1/publish-1"):
         home.send()
@@ -261,7 +262,7 @@ def test_sinks_that_wait_forbid_an_erasure(home: Home) -> None:
         made_ms=1,
         released_ms=2,
     )
-    sink_changes.save(sink_changes.folder_of(home.publications, "run-1", "publish", 1), waiting)
+    sink_changes.KEEPING.save(sink_changes.KEEPING.folder_of(home.publications, "run-1", "publish", 1), waiting)
     with pytest.raises(ConflictError, match="Corrections of run-1 wait for the sinks search-counts, and hold rows"):
         erasing._require_quiet(home.settings, paths, "shop")
 

@@ -26,8 +26,9 @@ from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
 from deltaworks.lakehouse.publish import corrections
 from deltaworks.lakehouse.publish.comparison import MEMORY_MB, slices_of
-from deltaworks.lakehouse.publish.corrections import Action, CorrectionsRequest, KeptCorrections, TableCorrections
+from deltaworks.lakehouse.publish.corrections import CorrectionsRequest, KeptCorrections, TableCorrections
 from deltaworks.lakehouse.publish.differences import Differences, Side, engine
+from deltaworks.lakehouse.publish.kept import Action, rows_of
 from deltaworks.lakehouse.publish.replacement import Replacement
 from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.publish.windows import day_of
@@ -67,17 +68,17 @@ def keep(
         changes: what will be committed.
     """
     run_id, action, number = name
-    folder = corrections.folder_of(publications, run_id, action, number)
-    earlier = corrections.read(folder)
+    folder = corrections.KEEPING.folder_of(publications, run_id, action, number)
+    earlier = corrections.KEEPING.read(folder)
     if earlier is not None and earlier.released_ms is not None:
         return
     tables = {} if earlier is None else dict(earlier.tables)
     for table in request.tables:
         if table in changes:
-            target = corrections.rows_of(folder, table)
+            target = rows_of(folder, table)
             tables[table] = compare(committer, table, changes, scope, target, same_batches=request.same_batches)
-    files.sync([corrections.rows_of(folder, table) for table, told in tables.items() if told.rows])
-    corrections.save(
+    files.sync([rows_of(folder, table) for table, told in tables.items() if told.rows])
+    corrections.KEEPING.save(
         folder,
         KeptCorrections(
             run_id=run_id, action=action, round=number, topic=request.topic, tables=tables, made_ms=wall_ms()
@@ -88,7 +89,7 @@ def keep(
 def changes_of(publications: Path, kept: KeptCorrections, transaction: int) -> Iterator[Change]:
     """The rows of one transaction; the same ones each time."""
     first = transaction * kept.per_transaction
-    folder = corrections.folder_of(publications, kept.run_id, kept.action, kept.round)
+    folder = corrections.KEEPING.place_of(publications, kept)
     rows = _changes(folder, kept, first)
     yield from islice(rows, kept.per_transaction)
 
@@ -99,7 +100,7 @@ def _changes(folder: Path, kept: KeptCorrections, first: int) -> Iterator[Change
         if first >= told.rows:
             first -= told.rows
             continue
-        with parquet_file(corrections.rows_of(folder, table)) as file:
+        with parquet_file(rows_of(folder, table)) as file:
             for batch in file.iter_batches(_READ_ROWS, use_threads=False):
                 if first >= batch.num_rows:
                     first -= batch.num_rows

@@ -39,6 +39,7 @@ from deltaworks.lakehouse.log import Commit, FileEntry
 from deltaworks.lakehouse.publish import corrections, sink_changes
 from deltaworks.lakehouse.publish.change import carry_out, renamed
 from deltaworks.lakehouse.publish.corrections import CorrectionsRequest
+from deltaworks.lakehouse.publish.kept import Action
 from deltaworks.lakehouse.publish.replacement import (
     Replacement,
     Replacing,
@@ -188,10 +189,8 @@ def publish(
     def write_down() -> PublicationRecord:
         if record is not None and not made:
             return record
-        if request.corrections is not None:
-            _keep_corrections(committer, publications, request, "publish", number, {n: m[0] for n, m in made.items()})
-        if request.sinks is not None:
-            _keep_sinks(committer, publications, request, "publish", number, {n: m[0] for n, m in made.items()}, mine)
+        changes = {name: replacement for name, (replacement, _, _) in made.items()}
+        _keep_changes(committer, publications, request, "publish", number, changes, mine)
         written = PublicationRecord(
             request=request, state="publishing", round=number, tables=told, begun_ms=begun_ms, files=mine
         )
@@ -239,16 +238,18 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
     _check_rollback(committer, publications, found, pending)
 
     made = {table.schema.name: _undo(committer, table, found) for table in pending}
-    is_told = corrections.is_released(publications, run_id, "publish", found.round)
-    is_in_sinks = sink_changes.is_released(publications, run_id, "publish", found.round)
+    is_told = corrections.KEEPING.is_released(publications, run_id, "publish", found.round)
+    is_in_sinks = sink_changes.KEEPING.is_released(publications, run_id, "publish", found.round)
 
     def write_down() -> PublicationRecord:
         if found.state == "rolled back" or (found.state == "rolling back" and not made):
             return found  # what is kept may be released in part: marks of sinks would be judged by themselves
-        if is_told:
-            _keep_corrections(committer, publications, request, "rollback", found.round, made)
-        if is_in_sinks:
-            _keep_sinks(committer, publications, request, "rollback", found.round, made, found.files)
+        reached = msgspec.structs.replace(
+            request,
+            corrections=request.corrections if is_told else None,
+            sinks=request.sinks if is_in_sinks else None,
+        )
+        _keep_changes(committer, publications, reached, "rollback", found.round, made, found.files)
         written = msgspec.structs.replace(found, state="rolling back")
         written.save(publications)
         return written
@@ -271,9 +272,9 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
     for table in tables:
         table.kept.forget(record.files[table.schema.name].kept)
     if not is_told:
-        corrections.drop(publications, run_id, "publish", record.round)
+        corrections.KEEPING.drop(publications, run_id, "publish", record.round)
     if not is_in_sinks:
-        sink_changes.drop(publications, run_id, "publish", record.round)
+        sink_changes.KEEPING.drop(publications, run_id, "publish", record.round)
     return record.summary()
 
 
@@ -384,35 +385,23 @@ def _make(
     return made
 
 
-def _keep_corrections(
+def _keep_changes(
     committer: TableCommitter,
     publications: Path,
     request: PublicationRequest,
-    action: corrections.Action,
-    number: int,
-    changes: Mapping[str, Replacement],
-) -> None:
-    """Writes down what consumers of Kafka will be told, before the tables show it."""
-    from deltaworks.lakehouse.publish import corrected_rows  # its DuckDB is of no use to other drivers
-
-    assert request.corrections is not None
-    name = request.run_id, action, number
-    corrected_rows.keep(committer, publications, request.corrections, request.scope, name, changes)
-
-
-def _keep_sinks(
-    committer: TableCommitter,
-    publications: Path,
-    request: PublicationRequest,
-    action: corrections.Action,
+    action: Action,
     number: int,
     changes: Mapping[str, Replacement],
     tables: Iterable[str],
 ) -> None:
-    """Writes down what sinks for other systems will lose and get, before the tables show it."""
-    assert request.sinks is not None
+    """Writes down what consumers of Kafka will be told, and what sinks will lose and get, before the tables show it."""
     name = request.run_id, action, number
-    sink_changes.keep(committer, publications, request.sinks, request.scope, name, changes, tables)
+    if request.corrections is not None:
+        from deltaworks.lakehouse.publish import corrected_rows  # its DuckDB is of no use to other drivers
+
+        corrected_rows.keep(committer, publications, request.corrections, request.scope, name, changes)
+    if request.sinks is not None:
+        sink_changes.keep(committer, publications, request.sinks, request.scope, name, changes, tables)
 
 
 def _told(made: tuple[Replacement, Files, int]) -> TablePublication:

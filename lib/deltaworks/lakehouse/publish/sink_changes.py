@@ -1,12 +1,7 @@
 """What a publication or a rollback changes in sinks for other systems, from before its first commit until it is there.
 
-As `corrections` for consumers of Kafka: written down before the first commit, *released* after the last one, and then
-carried out by whoever comes to do it (`control.sink_corrections`), once per sink.
-
-```
-publications/sinks/<run>/<action>-<round>/sinks.json         which sinks, and of which tables
-                                          <table>.parquet    the rows (`corrected_rows`)
-```
+As `corrections` for consumers of Kafka, kept in `publications/sinks` (`kept`). What is released is carried out by
+whoever comes to do it (`control.sink_corrections`), once per sink.
 
 A sink that cannot be corrected is marked when the rest is released (`stale_sinks`). A rollback takes that mark away; if
 somebody has taken it away before, having written the sink anew, the rollback is what makes it stale.
@@ -15,30 +10,28 @@ somebody has taken it away before, having written the sink anew, the rollback is
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 
-from deltaworks import files, formats
+from deltaworks import files
 from deltaworks.clock import wall_ms
-from deltaworks.errors import TableError
 from deltaworks.faults import reach
 from deltaworks.lakehouse.committer import TableCommitter
-from deltaworks.lakehouse.publish import corrections, stale_sinks
-from deltaworks.lakehouse.publish.corrections import Action, TableCorrections
+from deltaworks.lakehouse.publish import stale_sinks
+from deltaworks.lakehouse.publish.corrections import TableCorrections
+from deltaworks.lakehouse.publish.kept import Action, Keeping, remove_rows, rows_of
 from deltaworks.lakehouse.publish.replacement import Replacement
 from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.reading import parquet_file
 from deltaworks.lakehouse.schema import Role, changelog_name
-from deltaworks.names import RUN
 
 FORMAT = 1
 """Version of what is kept."""
 TRANSACTION_ROWS = 10_000
 """Rows that a sink gets at once."""
-_FOLDER = "sinks"
 
 
 class OtherSink(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +103,9 @@ class KeptSinks(msgspec.Struct, frozen=True, kw_only=True):
         return -(-self.tables[self.corrected[sink]].rows // self.per_transaction)
 
 
+KEEPING = Keeping("sinks", KeptSinks, FORMAT, "What a publication changes in sinks", "which sinks are corrected")
+
+
 def keep(
     committer: TableCommitter,
     publications: Path,
@@ -133,8 +129,8 @@ def keep(
     from deltaworks.lakehouse.publish import corrected_rows  # its DuckDB is of no use to other drivers
 
     run_id, action, number = name
-    folder = folder_of(publications, run_id, action, number)
-    earlier = read(folder)
+    folder = KEEPING.folder_of(publications, run_id, action, number)
+    earlier = KEEPING.read(folder)
     if earlier is not None and earlier.released_ms is not None:
         return
     reached = set(published)
@@ -143,20 +139,19 @@ def keep(
     tables = {} if earlier is None else dict(earlier.tables)
     for table in sorted({*corrected.values(), *filter(None, (other.table for other in others.values()))}):
         if table in changes:
-            target = corrections.rows_of(folder, table)
+            target = rows_of(folder, table)
             found = corrected_rows.compare(committer, table, changes, scope, target, same_batches=request.same_batches)
             as_of = committer.committed_batch(_source(committer, table))
             tables[table] = TableRows(**msgspec.structs.asdict(found), as_of_batch=-1 if as_of is None else as_of)
     of_corrected = set(corrected.values())
-    files.sync([corrections.rows_of(folder, table) for table in of_corrected if tables[table].rows])
-    for table in tables.keys() - of_corrected:
-        corrections.rows_of(folder, table).unlink(missing_ok=True)  # only their number matters
+    files.sync([rows_of(folder, table) for table in of_corrected if tables[table].rows])
+    remove_rows(folder, [*(tables.keys() - of_corrected)])  # only their number matters
     stale = {sink: other.why for sink, other in others.items() if other.table is None or tables[other.table].rows}
     fresh: tuple[str, ...] = ()
     if action == "rollback":
         fresh = tuple(sink for sink in stale if stale_sinks.is_marked(publications, sink, run_id))
         stale = {sink: why for sink, why in stale.items() if sink not in fresh}
-    save(
+    KEEPING.save(
         folder,
         KeptSinks(
             run_id=run_id,
@@ -174,8 +169,8 @@ def keep(
 
 def release(publications: Path, run_id: str, action: Action, number: int) -> None:
     """Lets sinks be corrected, and marks the others: all tables show it."""
-    folder = folder_of(publications, run_id, action, number)
-    kept = read(folder)
+    folder = KEEPING.folder_of(publications, run_id, action, number)
+    kept = KEEPING.read(folder)
     if kept is None or kept.released_ms is not None:
         return
     for sink, why in kept.stale.items():
@@ -183,38 +178,21 @@ def release(publications: Path, run_id: str, action: Action, number: int) -> Non
         reach("sinks.marked")
     for sink in kept.fresh:
         stale_sinks.unmark(publications, sink, run_id)
-    save(folder, msgspec.structs.replace(kept, released_ms=wall_ms()))
-
-
-def is_released(publications: Path, run_id: str, action: Action, number: int) -> bool:
-    """Whether sinks are corrected, or will be."""
-    kept = read(folder_of(publications, run_id, action, number))
-    return kept is not None and kept.released_ms is not None
-
-
-def drop(publications: Path, run_id: str, action: Action, number: int) -> None:
-    """Forgets what was never released."""
-    files.remove_tree(folder_of(publications, run_id, action, number))
-
-
-def of_run(publications: Path, run_id: str) -> list[KeptSinks]:
-    """What was released of a run, in order."""
-    return [kept for kept in _all(publications, run_id) if kept.released_ms is not None]
+    KEEPING.save(folder, msgspec.structs.replace(kept, released_ms=wall_ms()))
 
 
 def waiting(publications: Path) -> list[KeptSinks]:
     """What is released and not carried out, in the order in which the tables have shown it."""
-    return [kept for kept in _all(publications, "*") if kept.waiting]
+    return [kept for kept in KEEPING.all_of(publications) if kept.waiting]
 
 
 def note_done(publications: Path, kept: KeptSinks, sink: str) -> KeptSinks:
     """Notes that a sink is corrected, or given up; the rows are not needed any more once all are."""
-    folder = folder_of(publications, kept.run_id, kept.action, kept.round)
+    folder = KEEPING.place_of(publications, kept)
     noted = msgspec.structs.replace(kept, done_ms=kept.done_ms | {sink: wall_ms()})
-    save(folder, noted)
+    KEEPING.save(folder, noted)
     if not noted.waiting:
-        for table in kept.tables:
-            corrections.rows_of(folder, table).unlink(missing_ok=True)
+        remove_rows(folder, [*kept.tables])
     return noted
 
 
@@ -227,7 +205,7 @@ def rows(publications: Path, kept: KeptSinks, sink: str, transaction: int) -> It
     table = kept.corrected[sink]
     told, first = kept.tables[table], transaction * kept.per_transaction
     last = min(first + kept.per_transaction, told.rows)
-    place = corrections.rows_of(folder_of(publications, kept.run_id, kept.action, kept.round), table)
+    place = rows_of(KEEPING.place_of(publications, kept), table)
     with parquet_file(place) as file:
         groups, at = [], 0
         for number in range(file.metadata.num_row_groups):
@@ -257,36 +235,3 @@ def _sides(told: TableRows, batch: pa.RecordBatch) -> tuple[pa.Table, pa.Table]:
 def _source(committer: TableCommitter, table: str) -> str:
     is_snapshot = committer.tables[table].schema.role is Role.SNAPSHOT
     return changelog_name(table) if is_snapshot else table
-
-
-def _all(publications: Path, run_id: str) -> Sequence[KeptSinks]:
-    """What is kept, in the order in which it was released."""
-    folders = (file.parent for file in (publications / _FOLDER).glob(f"{run_id}/*/{_FOLDER}.json"))
-    found = [kept for folder in folders if (kept := read(folder)) is not None]
-    return sorted(found, key=lambda kept: (kept.released_ms or 0, kept.made_ms, kept.name))
-
-
-def read(folder: Path) -> KeptSinks | None:
-    """What is kept in a folder; None: nothing."""
-    path = folder / f"{_FOLDER}.json"
-    return formats.read(
-        path,
-        KeptSinks,
-        FORMAT,
-        f"What a publication changes in sinks, {path},",
-        damaged="bring the file back from a copy of the folder; without it, nobody knows which sinks are corrected",
-        error=TableError,
-    )
-
-
-def save(folder: Path, kept: KeptSinks) -> None:
-    """Replaces it atomically and durably."""
-    files.replace_file(
-        folder / f"{_FOLDER}.json", msgspec.json.format(msgspec.json.encode(kept), indent=1), durable=True
-    )
-
-
-def folder_of(publications: Path, run_id: str, action: Action, number: int) -> Path:
-    """Where it is kept of a run's publication, or its rollback."""
-    root = publications / _FOLDER
-    return root / RUN.checked(run_id, root) / f"{action}-{number}"

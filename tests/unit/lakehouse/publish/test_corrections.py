@@ -53,7 +53,7 @@ def request(staging: Stream, **options: Any) -> PublicationRequest:
 
 def kept(publications: Path) -> KeptCorrections:
     """The last that was released."""
-    return corrections.of_run(publications, "run-1")[-1]
+    return corrections.KEEPING.of_run(publications, "run-1")[-1]
 
 
 def changes(publications: Path, told: KeptCorrections) -> list[Change]:

@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from deltaworks.errors import TableError
-from deltaworks.lakehouse.publish import corrections, publication, sink_changes, stale_sinks
+from deltaworks.lakehouse.publish import publication, sink_changes, stale_sinks
+from deltaworks.lakehouse.publish.kept import Keeping, rows_of
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
 from deltaworks.lakehouse.publish.sink_changes import KeptSinks, OtherSink, SinksRequest, TableRows
 from tests.unit.lakehouse.crashes import Crash, crash_at
@@ -65,7 +66,7 @@ def marks(publications: Path) -> Marks:
 
 def kept(publications: Path) -> KeptSinks:
     """The last that was released."""
-    return sink_changes.of_run(publications, "run-1")[-1]
+    return sink_changes.KEEPING.of_run(publications, "run-1")[-1]
 
 
 def applied(rows: dict[Any, Any], publications: Path, told: KeptSinks, sink: str) -> dict[Any, Any]:
@@ -165,7 +166,7 @@ def test_a_rollback_that_is_interrupted_while_it_marks_sinks_marks_and_unmarks_t
     assert marks(publications)["files"] == "rollback"
     live.restart()
     with monkeypatch.context() as patched, pytest.raises(Crash):
-        patched.setattr(sink_changes, "save", crashing)
+        patched.setattr(Keeping, "save", crashing)
         publication.rollback(live.committer, publications, "run-1")
     live.restart()
 
@@ -185,7 +186,7 @@ def test_a_replay_that_changes_nothing_changes_no_sink_whose_table_says_so(
     publication.publish(live.committer, same.root, request(same, days=(0, 2)), publications)
 
     assert marks(publications) == {"files": "publish"}, "no table knows what is in the files"
-    (told,) = sink_changes.of_run(publications, "run-same")
+    (told,) = sink_changes.KEEPING.of_run(publications, "run-same")
     assert told.tables["users"].rows == told.tables["counts"].rows == 0
 
 
@@ -203,12 +204,12 @@ def test_all_of_it_is_released_once_all_tables_show_it_whatever_crashed(
     }
     before = seen(live)
     for action, act in acts.items():
-        known = len(sink_changes.of_run(publications, "run-1")), marks(publications)
+        known = len(sink_changes.KEEPING.of_run(publications, "run-1")), marks(publications)
         if point.startswith(action):
             crash_at(point)
             with pytest.raises(Crash):
                 act()
-            assert (len(sink_changes.of_run(publications, "run-1")), marks(publications)) == known
+            assert (len(sink_changes.KEEPING.of_run(publications, "run-1")), marks(publications)) == known
             live.restart()
         act()
         told = kept(publications)
@@ -255,7 +256,7 @@ def test_each_transaction_has_its_own_rows_whatever_the_groups_of_the_file(publi
         per_transaction=4,
         made_ms=0,
     )
-    place = corrections.rows_of(sink_changes.folder_of(publications, "run-1", "publish", 1), "t")
+    place = rows_of(sink_changes.KEEPING.folder_of(publications, "run-1", "publish", 1), "t")
     place.parent.mkdir(parents=True)
     keys = list(range(23))
     there = pa.table({"b0": keys, "a0": keys, "in_before": [n % 3 != 0 for n in keys], "in_after": [True] * 23})
