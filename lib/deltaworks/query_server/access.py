@@ -11,26 +11,21 @@ stores = ["orders/*", "clicks/click-count-store"]
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-import secrets
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
 from deltaworks import clock
-from deltaworks.errors import ConfigurationError, DeltaworksError
-from deltaworks.files import replace_file
-from deltaworks.names import PIPELINE, Rule
+from deltaworks.errors import DeltaworksError
+from deltaworks.names import Rule
+from deltaworks.query_server import client_files
+from deltaworks.query_server.client_files import NOBODY, Sha256, shown
 
-_BYTES = 32
-_CLIENT = Rule("the name of a client", PIPELINE.pattern, PIPELINE.valid)
+_WHAT = "clients and their stores"
 _PATTERN = Rule("a pattern of stores", re.compile(r"\*|[\w*-]+/[\w.*-]+"), "'pipeline/store', with * for anything")
 
 
@@ -49,7 +44,7 @@ class TooManyRequestsError(DeltaworksError):
 class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Somebody who may read."""
 
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    sha256: Sha256
     """Digest of the token."""
     stores: tuple[str, ...]
     """Patterns of `pipeline/store`, with `*` for anything."""
@@ -63,7 +58,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return any(fnmatchcase(f"{pipeline}/{store}", pattern) for pattern in self.stores)
 
 
-ANYBODY = Client(sha256=64 * "0", stores=("*",))
+ANYBODY = Client(sha256=NOBODY, stores=("*",))
 """Who asks a server without clients, which only this machine reaches."""
 
 
@@ -101,8 +96,7 @@ class Access:
         if self.clients is None:
             self._count("")
             return ANYBODY
-        scheme, _, token = (authorization or "").partition(" ")
-        name = self._by_digest.get(digest(token.strip())) if scheme.lower() == "bearer" else None
+        name = self._by_digest.get(shown(authorization) or "")
         if name is None:
             raise UnknownClientError(
                 "This server answers clients with a token that it knows.", hint="Authorization: Bearer <token>"
@@ -132,26 +126,13 @@ def require(client: Client, pipeline: str, store: str) -> None:
         )
 
 
-def digest(token: str) -> str:
-    """What the file has of a token."""
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
 def read(file: Path) -> dict[str, Client]:
     """The clients of a file.
 
     Raises:
         ConfigurationError: it cannot be read, or others may write to it.
     """
-    try:
-        if file.stat().st_mode & 0o022:
-            raise ConfigurationError(f"Others may write to {file}.", hint=f"chmod 600 {file}")
-        clients = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _File).clients
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise ConfigurationError(f"{file} cannot be read as clients and their stores: {error}.") from error
-    if len({client.sha256 for client in clients.values()}) < len(clients):
-        raise ConfigurationError(f"Two clients of {file} have the same token.", hint="make one for each")
-    return clients
+    return client_files.read(file, _File, _WHAT).clients
 
 
 def add_client(file: Path, name: str, stores: tuple[str, ...]) -> str:
@@ -165,13 +146,6 @@ def add_client(file: Path, name: str, stores: tuple[str, ...]) -> str:
     Raises:
         ConfigurationError: the client is there already, or something is no name or no pattern.
     """
-    _CLIENT.checked(name)
     for pattern in stores:
         _PATTERN.checked(pattern)
-    if name in (read(file) if file.exists() else {}):
-        raise ConfigurationError(f"{file} has a client {name!r} already.", hint="remove it first: then its token ends")
-    token = secrets.token_urlsafe(_BYTES)
-    lines = (f"[clients.{name}]", f'sha256 = "{digest(token)}"', f"stores = {json.dumps(stores)}", "")
-    before = file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if file.exists() else ""
-    replace_file(file, (before + "\n".join(lines)).encode(), mode=0o600, durable=True)
-    return token
+    return client_files.add(file, name, {"stores": stores}, _File, _WHAT)

@@ -15,33 +15,31 @@ pipelines = ["orders", "click*"]
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
 from deltaworks.errors import ConfigurationError
-from deltaworks.files import replace_file
-from deltaworks.names import PIPELINE, Rule
-from deltaworks.query_server.access import ForbiddenError, UnknownClientError, digest
+from deltaworks.names import Rule
+from deltaworks.query_server import client_files
+from deltaworks.query_server.access import ForbiddenError, UnknownClientError
+from deltaworks.query_server.client_files import NOBODY, Sha256, digest, new_token, shown
 
 Role = Literal["viewer", "operator"]
-_BYTES = 32
-_CLIENT = Rule("the name of a client", PIPELINE.pattern, PIPELINE.valid)
+_WHAT = "clients of the page"
 _PATTERN = Rule("a pattern of pipelines", re.compile(r"[\w*-]+"), "the name of one, with * for anything")
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Somebody who may look."""
 
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    sha256: Sha256
     """Digest of the token."""
     role: Role
     pipelines: tuple[str, ...] = ("*",)
@@ -69,7 +67,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return "*" in self.pipelines
 
 
-ANYBODY = Client(sha256=64 * "0", role="viewer")
+ANYBODY = Client(sha256=NOBODY, role="viewer")
 """Who asks a server without a file of clients, which only this machine reaches, and shows no token."""
 
 
@@ -92,7 +90,7 @@ class Access:
     @classmethod
     def for_this_machine(cls) -> tuple[Access, str]:
         """Anybody is a viewer, and who has the token that comes with it an operator."""
-        token = secrets.token_urlsafe(_BYTES)
+        token = new_token()
         return cls({"operator": Client(sha256=digest(token), role="operator")}, open_to_viewers=True), token
 
     def client(self, authorization: str | None) -> Client:
@@ -106,10 +104,9 @@ class Access:
         """
         if authorization is None and self.open_to_viewers:
             return ANYBODY
-        scheme, _, token = (authorization or "").partition(" ")
-        shown = digest(token.strip())
+        of_token = shown(authorization) or ""
         for client in self.clients.values():
-            if scheme.lower() == "bearer" and secrets.compare_digest(client.sha256, shown):
+            if secrets.compare_digest(client.sha256, of_token):
                 return client
         raise UnknownClientError(
             "This page is for people with a token that it knows.", hint="open the address that was given to you"
@@ -133,19 +130,7 @@ def read(file: Path) -> Access:
     Raises:
         ConfigurationError: it cannot be read, or others may write to it.
     """
-    return Access(_read(file), open_to_viewers=False)
-
-
-def _read(file: Path) -> dict[str, Client]:
-    try:
-        if file.stat().st_mode & 0o022:
-            raise ConfigurationError(f"Others may write to {file}.", hint=f"chmod 600 {file}")
-        clients = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _File).clients
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise ConfigurationError(f"{file} cannot be read as clients of the page: {error}.") from error
-    if len({client.sha256 for client in clients.values()}) < len(clients):
-        raise ConfigurationError(f"Two clients of {file} have the same token.", hint="make one for each")
-    return clients
+    return Access(client_files.read(file, _File, _WHAT).clients, open_to_viewers=False)
 
 
 def add_client(file: Path, name: str, role: str, pipelines: tuple[str, ...]) -> str:
@@ -160,20 +145,8 @@ def add_client(file: Path, name: str, role: str, pipelines: tuple[str, ...]) -> 
     Raises:
         ConfigurationError: the client is there already, or something is no name, role or pattern.
     """
-    _CLIENT.checked(name)
     if role not in get_args(Role):
         raise ConfigurationError(f"{role!r} is no role.", hint=" or ".join(get_args(Role)))
     for pattern in pipelines:
         _PATTERN.checked(pattern)
-    if name in (_read(file) if file.exists() else {}):
-        raise ConfigurationError(f"{file} has a client {name!r} already.", hint="remove it first: then its token ends")
-    token = secrets.token_urlsafe(_BYTES)
-    lines = (
-        f"[clients.{name}]",
-        f'sha256 = "{digest(token)}"',
-        f'role = "{role}"',
-        f"pipelines = {json.dumps(pipelines)}",
-    )
-    before = file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if file.exists() else ""
-    replace_file(file, (before + "\n".join((*lines, ""))).encode(), mode=0o600, durable=True)
-    return token
+    return client_files.add(file, name, {"role": role, "pipelines": pipelines}, _File, _WHAT)
