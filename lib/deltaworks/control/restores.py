@@ -1,18 +1,17 @@
-"""How far restores that are not done have come, as the tasks of this machine say: a small file per task.
+"""How far restores that are not done have come, as the tasks of this machine say: a note per task (`task_notes`).
 
-A task tells its driver nothing before its batch ends, and a restore of a large store is a batch that takes long. So the
-heartbeat shows what is here. It may be lost.
+A restore of a large store is a batch that takes long, and the heartbeat shows meanwhile how far it is.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from deltaworks.files import is_hidden, remove_tree, replace_file
+from deltaworks.control import task_notes
 
 
 class Restoring(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,27 +25,18 @@ class Restoring(msgspec.Struct, frozen=True, kw_only=True):
 
 def note(folder: Path, task: str, restoring: Restoring) -> None:
     """Notes how far a task's restore has come."""
-    replace_file(folder / str(os.getpid()) / task, msgspec.json.encode(restoring))
+    task_notes.note(folder, task, msgspec.json.encode(restoring))
 
 
 def ended(folder: Path, task: str) -> None:
     """Forgets it."""
-    (folder / str(os.getpid()) / task).unlink(missing_ok=True)
+    task_notes.note(folder, task, None)
 
 
 def going_on(folder: Path) -> Mapping[str, Restoring]:
     """Task -> how far its restore has come, in all processes that run."""
     found: dict[str, Restoring] = {}
-    for file in sorted(folder.glob("*/*")):
-        if is_hidden(file.name) or not Path(f"/proc/{file.parent.name}").exists():
-            continue
-        try:
-            found[file.name] = msgspec.json.decode(file.read_bytes(), type=Restoring)
-        except (FileNotFoundError, msgspec.DecodeError):  # it has just ended
-            continue
+    for task, content in task_notes.noted(folder):
+        with suppress(msgspec.DecodeError):
+            found[task] = msgspec.json.decode(content, type=Restoring)
     return found
-
-
-def clear(folder: Path) -> None:
-    """Forgets what an earlier driver's processes have noted."""
-    remove_tree(folder)

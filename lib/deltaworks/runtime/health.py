@@ -14,7 +14,7 @@ import msgspec
 
 from deltaworks import clock
 from deltaworks.clock import Sign
-from deltaworks.control import call_outs, fence, heartbeat, restores
+from deltaworks.control import call_outs, fence, heartbeat, restores, task_notes
 from deltaworks.control.distribution import Distribution, extended
 from deltaworks.control.heartbeat import Heartbeat, State, StoreSize, TableFacts
 from deltaworks.control.intents import Intent
@@ -119,7 +119,6 @@ class _Totals:
     """Of each task: store -> entries and bytes."""
     tables: dict[str, TableFacts] = field(default_factory=dict)
     stream_time_ms: dict[str, int] = field(default_factory=dict)
-    state_entries: dict[str, int] = field(default_factory=dict)
     next_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     next_ticks_ms: dict[str, int | None] = field(default_factory=dict)
 
@@ -137,7 +136,6 @@ class _Totals:
         self.skipped_transactions += result.skipped_transaction
         self.openings[result.recovery] = self.openings.get(result.recovery, 0) + 1
         self.stream_time_ms[name] = counts.stream_time_ms
-        self.state_entries[name] = counts.state_entries
         self.next_ticks_ms[name] = counts.next_tick_ms
         self.requests.update(counts.requests)
         self.restored_entries += counts.restored_entries
@@ -237,8 +235,8 @@ class Health:
 
     def begin(self, query_id: str, tasks: int = 0) -> None:
         """Takes the query id and the number of tasks, once the checkpoint is known."""
-        call_outs.clear(self._paths.call_outs)
-        restores.clear(self._paths.restores)
+        task_notes.clear(self._paths.call_outs)
+        task_notes.clear(self._paths.restores)
         self._change(query_id=query_id, tasks=tasks)
 
     def goes_on_at(self, offsets: Offsets) -> None:
@@ -354,6 +352,7 @@ class Health:
         with self._lock:
             totals.requests.update(take_requests())
             next_offsets = {topic: dict(parts) for topic, parts in totals.next_offsets.items()}
+            stores = totals.store_sizes()
             lag = {
                 topic: {p: max(0, end - next_offsets.get(topic, {}).get(p, 0)) for p, end in parts.items()}
                 for topic, parts in self._ends.items()
@@ -377,7 +376,7 @@ class Health:
                 late_records=totals.late,
                 lost_results=totals.lost_results,
                 dead_letters=totals.dead_letters,
-                state_entries=sum(totals.state_entries.values()),
+                state_entries=sum(each.entries for each in stores.values()),
                 store_openings=dict(totals.openings),
                 restored_entries=totals.restored_entries,
                 restore_seconds=totals.restore_s,
@@ -387,7 +386,7 @@ class Health:
                 sent_records=totals.sent,
                 task_phases=totals.task_phases,
                 latency=totals.latency,
-                stores=totals.store_sizes(),
+                stores=stores,
                 tables=dict(totals.tables),
                 restoring=dict(restores.going_on(self._paths.restores)),
             )

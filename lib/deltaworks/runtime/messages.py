@@ -102,7 +102,6 @@ class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
     dead_letters: int
     sent: int
     stream_time_ms: int
-    state_entries: int
     next_tick_ms: int | None
     """When the task has something to do without records, on the wall clock."""
     sizes: list[ReadSize] = []

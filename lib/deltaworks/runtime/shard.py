@@ -332,7 +332,6 @@ class _TaskRun:
         """The answer to the driver."""
         hosted, metrics, restore = self._hosted, self._metrics, self._hosted.restore
         assert metrics is not None and restore is not None
-        stores = hosted.local.sizes()
         counts = TaskCounts(
             records_in=metrics.records_in,
             dropped=metrics.dropped + hosted.collector.refused,
@@ -341,14 +340,13 @@ class _TaskRun:
             dead_letters=metrics.dead_letters + hosted.collector.refused,
             sent=hosted.collector.sent,
             stream_time_ms=metrics.stream_time_ms,
-            state_entries=sum(entries for entries, _ in stores.values()),
             next_tick_ms=self._kernel.next_tick_ms(),
             sizes=self._sizes,
             requests=take_requests(),
             restored_entries=restore.entries,
             restore_s=restore.seconds,
             phases=self._phases,
-            stores=stores,
+            stores=hosted.local.sizes(),
             arrivals=self._arrivals.found,
             processed_ms=self._processed_ms,
             committed_ms=self._committed_ms,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from deltaworks.control import call_outs
+from deltaworks.control import call_outs, task_notes
 
 
 def test_what_a_process_notes_is_shown_while_it_runs(tmp_path: Path) -> None:
@@ -30,5 +30,5 @@ def test_of_several_processes_the_worst_counts(tmp_path: Path) -> None:
     (other / "prices").write_text("open")
 
     assert call_outs.states(tmp_path) == {"prices": "open"}
-    call_outs.clear(tmp_path)
+    task_notes.clear(tmp_path)
     assert call_outs.states(tmp_path) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deltaworks.control import restores
+from deltaworks.control import restores, task_notes
 from deltaworks.control.restores import Restoring
 
 
@@ -20,7 +20,7 @@ def test_what_goes_on_is_found_until_it_ends(tmp_path: Path) -> None:
     restores.ended(folder, "0-3")
     restores.ended(folder, "0-3")
     assert set(restores.going_on(folder)) == {"1-0"}
-    restores.clear(folder)
+    task_notes.clear(folder)
     assert restores.going_on(folder) == {}
 
 

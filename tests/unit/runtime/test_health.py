@@ -155,7 +155,6 @@ def test_lost_results_are_in_the_log_and_in_the_heartbeat(tmp_path: Path, caplog
             dead_letters=0,
             sent=0,
             stream_time_ms=0,
-            state_entries=0,
             next_tick_ms=None,
         )
         health.add(intent, [TaskResult(0, 1, [], counts, [], "same", False)])
@@ -180,7 +179,7 @@ def test_what_was_restored_is_in_the_heartbeat_and_a_long_restore_in_the_log(
     )
     for task, (entries, seconds) in enumerate([(0, 0.0), (1_000, 0.5), (4_000_000, 8.0)]):
         counts = TaskCounts(
-            records_in=1, dropped=0, late=0, lost_results=0, dead_letters=0, sent=0, stream_time_ms=0, state_entries=0,
+            records_in=1, dropped=0, late=0, lost_results=0, dead_letters=0, sent=0, stream_time_ms=0,
             next_tick_ms=None, restored_entries=entries, restore_s=seconds,
         )  # fmt: skip
         health.add(intent, [TaskResult(0, task, [], counts, [], "rebuild", False)])
@@ -211,7 +210,7 @@ def test_a_heartbeat_that_somebody_reads_does_not_change_with_the_next_batch(tmp
             ranges=[Range("in", task, 0, 5)], end={}, previous="",
         )  # fmt: skip
         counts = TaskCounts(
-            records_in=5, dropped=0, late=0, lost_results=0, dead_letters=0, sent=0, stream_time_ms=9, state_entries=0,
+            records_in=5, dropped=0, late=0, lost_results=0, dead_letters=0, sent=0, stream_time_ms=9,
             next_tick_ms=None, stores={"s": (1, 4_096)},
         )  # fmt: skip
         health.add(intent, [TaskResult(0, task, [], counts, [], recovery, False)])
