@@ -232,6 +232,9 @@ class _Correcting:
         self._settings, self._paths, self._name, self._kept = settings, paths, name, kept
         self._sink, self._table = found.node, found.table
         self._as_of = kept.tables[found.table.table].as_of_batch
+        self._updated: set[tuple[Any, ...]] = set()
+        self._read: set[str] = set()
+        """Files of the changelog whose keys are in `_updated`: they never change."""
 
     def run(self) -> list[str]:
         """Returns why rows are refused."""
@@ -322,13 +325,15 @@ class _Correcting:
         log = DeltaLog(self._settings.tables / changelog_name(self._table.table))
         log.load()
         names = schemas(self._table)[0].key_names
-        found: set[tuple[Any, ...]] = set()
         for path in snapshots.news(log.files, self._as_of):
+            if path in self._read:
+                continue
             with parquet_file(log.path / path) as file:
                 rows = file.read(columns=[*names, "batch_id"])
             rows = rows.filter(pa.compute.greater(rows["batch_id"], self._as_of))
-            found.update(_keys(rows, names))
-        return found
+            self._updated.update(_keys(rows, names))
+            self._read.add(path)
+        return self._updated
 
     def _wait_until_settled(self, plan: CheckpointPlan) -> None:
         """A batch that Spark does not know as committed runs again after a crash."""

@@ -64,6 +64,11 @@ _RESTARTS = (
     f"- min by (pipeline) (min_over_time({_S}generation{{{_CHOSEN}}}[1h]))"
 )
 
+_DISK_FULL = _stat(
+    "Disk full in", "At the pace of the last six hours; 30 days: or later.", _DISK_FULL_IN, "s", red_below=86_400
+)
+_CPU = f"rate({_of_process('process_cpu_seconds_total')}[$__rate_interval])"
+
 OVERVIEW = Dashboard(
     uid="deltaworks-overview",
     title="Streams overview",
@@ -90,13 +95,7 @@ OVERVIEW = Dashboard(
                     red_from=1,
                 ),
                 _stat("Disk free", "Of the home: its space or its files.", _DISK_FREE, "percentunit", red_below=0.1),
-                _stat(
-                    "Disk full in",
-                    "At the pace of the last six hours; 30 days: or later.",
-                    _DISK_FULL_IN,
-                    "s",
-                    red_below=86_400,
-                ),
+                _DISK_FULL,
             ),
         ),
         Row(
@@ -157,7 +156,7 @@ OVERVIEW = Dashboard(
                 _graph(
                     "CPU of drivers",
                     "Cores, of their Python processes without JVM and workers.",
-                    (f"rate({_of_process('process_cpu_seconds_total')}[$__rate_interval])", "{{pipeline}}"),
+                    (_CPU, "{{pipeline}}"),
                     unit="none",
                 ),
             ),
@@ -314,7 +313,7 @@ STREAM = Dashboard(
                 _graph(
                     "CPU",
                     "Cores, of its Python process without JVM and workers.",
-                    (f"rate({_of_process('process_cpu_seconds_total')}[$__rate_interval])", "driver"),
+                    (_CPU, "driver"),
                     unit="none",
                 ),
             ),
@@ -408,13 +407,7 @@ STORES = Dashboard(
             title="Disk of the home",
             panels=(
                 _stat("Disk free", "Its space or its files.", _DISK_FREE, "percentunit", red_below=0.1),
-                _stat(
-                    "Disk full in",
-                    "At the pace of the last six hours; 30 days: or later.",
-                    _DISK_FULL_IN,
-                    "s",
-                    red_below=86_400,
-                ),
+                _DISK_FULL,
                 Panel(
                     title="Disk free",
                     what="Its space or its files.",

@@ -40,8 +40,6 @@ class Beaten(msgspec.Struct, frozen=True, kw_only=True):
     lag_seconds: float | None
     batch_seconds: float | None
     state_entries: int
-    read: dict[str, int]
-    """Topic -> the sum of its next offsets."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +79,9 @@ class Watch:
     def __init__(self, settings: Settings, *, every_s: float = EVERY_S) -> None:
         self._settings, self._every_s = settings, every_s
         self._kept: dict[str, deque[Beaten]] = {}
-        self._lock = threading.Lock()  # guards `_kept` and `_begun`
+        self._reads: dict[str, deque[tuple[float, dict[str, int]]]] = {}
+        """Stream -> when, and topic -> the sum of its next offsets; only of the last minute."""
+        self._lock = threading.Lock()  # guards `_kept`, `_reads` and `_begun`
         self._begun = False
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
@@ -114,12 +114,16 @@ class Watch:
             lag_seconds=beat.lag_seconds,
             batch_seconds=beat.batch_seconds if beat.batch_id is not None else None,
             state_entries=beat.state_entries,
-            read={topic: sum(offsets.values()) for topic, offsets in beat.next_offsets.items()},
         )
+        read = {topic: sum(offsets.values()) for topic, offsets in beat.next_offsets.items()}
         with self._lock:
             mine = self._kept.setdefault(name, deque(maxlen=_KEPT))
             if not mine or mine[-1].at < kept.at:
                 mine.append(kept)
+                reads = self._reads.setdefault(name, deque())
+                reads.append((kept.at, read))
+                while reads[0][0] < kept.at - _RATE_S:
+                    reads.popleft()
 
     def kept(self, name: str) -> list[Beaten]:
         """The heartbeats of a stream, oldest first."""
@@ -128,18 +132,13 @@ class Watch:
 
     def topic_rates(self, name: str) -> dict[str, float]:
         """Topic -> records per second that the stream has read of it, over the last minute; unknown ones are absent."""
-        beats = self.kept(name)
-        if not beats or clock.wall_s() - beats[-1].at > _RATE_S:
-            return {}
-        last = beats[-1]
-        first = next((beat for beat in beats if beat.at >= last.at - _RATE_S), last)
-        seconds = last.at - first.at
-        if seconds <= 0:
-            return {}
+        with self._lock:
+            reads = self._reads.get(name) or deque()
+            if len(reads) < 2 or clock.wall_s() - reads[-1][0] > _RATE_S:
+                return {}
+            (first_at, before), (last_at, now) = reads[0], reads[-1]
         return {
-            topic: max(0, read - first.read[topic]) / seconds
-            for topic, read in last.read.items()
-            if topic in first.read
+            topic: max(0, read - before[topic]) / (last_at - first_at) for topic, read in now.items() if topic in before
         }
 
     def _run(self) -> None:
