@@ -26,15 +26,12 @@ from tests.hosts.beside import Beside, Engines, stand_beside
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.support.fake_search import FakeSearch, fake_search
+from tests.support.kills import Killed, kill_at
 
 FIRST_DAY, DAYS = 20_513, 2
 HOUR = timedelta(hours=1)
 TABLES = ("totals", "hours")
 WORDS = [f"w{number}" for number in range(9)]
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
 
 
 class Total(msgspec.Struct, frozen=True):
@@ -146,19 +143,6 @@ def publish(beside: Beside) -> str:
     run = beside.start(tables=TABLES)
     assert beside.advance(run) == list(PHASES)
     return run.plan.run_id
-
-
-def kill_at(point: str, times: int) -> None:
-    reached = 0
-
-    def hook(at: str) -> None:
-        nonlocal reached
-        reached += at == point
-        if at == point and reached == times:
-            faults.arm(None)
-            raise Killed(point)
-
-    faults.arm(hook)
 
 
 def test_documents_follow_a_publication_and_its_rollback(beside: Beside, server: FakeSearch) -> None:

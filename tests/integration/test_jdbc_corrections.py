@@ -27,8 +27,9 @@ from deltaworks.testing.topics import RawRecord
 from tests.hosts.beside import Beside, stand_beside
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
-from tests.hosts.test_sink_corrections import DAYS, FIRST_DAY, WORDS, Killed, going_on, kill_at, publish
+from tests.hosts.test_sink_corrections import DAYS, FIRST_DAY, WORDS, going_on, publish
 from tests.integration.test_jdbc_sink import login, password, rows, sink_of, url, write, writer
+from tests.support.kills import Killed, kill_at
 from tests.unit.sinks.test_jdbc_corrections import nodes
 from tests.unit.sinks.test_jdbc_corrections import rows as table_of
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -70,17 +70,10 @@ def with_free_ports(settings: Settings) -> Settings:
 def moto() -> Iterator[str]:
     """A server that keeps everything in memory, with a bucket; the endpoint is in the environment, too."""
     (port,) = ports.free_ports(1)
-    endpoint = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            _await(lambda: ports.answers(port), server)
-            os.environ[ENDPOINT] = endpoint
-            access().client().create_bucket(Bucket=BUCKET)
-            yield endpoint
-        finally:
-            os.environ.pop(ENDPOINT, None)
-            server.terminate()
+    with _served(command, port, lambda: ports.answers(port)) as endpoint:
+        access(endpoint).client().create_bucket(Bucket=BUCKET)
+        yield endpoint
 
 
 @contextmanager
@@ -89,34 +82,31 @@ def seaweed() -> Iterator[str]:
     with temporary_folder("deltaworks-s3-") as home:
         settings = with_free_ports(replace(Settings.from_environment({}), home=Path(home)))
         seaweedfs.prepare(settings, lambda line: None)
-        folder = settings.s3 / "secrets"
         for name in ("access.key", "secret.key"):
-            (folder / name).write_text("tests")
+            (settings.s3 / "secrets" / name).write_text("tests")
         software = Software(version="", settings={"bucket": BUCKET})
-        command = seaweedfs.command(settings, software)
-        with subprocess.Popen(
-            command,
-            cwd=settings.s3,
-            env=seaweedfs.environment(settings),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as server:
-            try:
-                _await(lambda: seaweedfs.answers(settings, software), server)
-                endpoint = f"http://127.0.0.1:{settings.s3_port}"
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setenv(ENDPOINT, endpoint)
-                    yield endpoint
-            finally:
-                server.kill()  # nothing of it is needed any more
+        command, environment = seaweedfs.command(settings, software), seaweedfs.environment(settings)
+        with _served(
+            command, settings.s3_port, lambda: seaweedfs.answers(settings, software), cwd=settings.s3, env=environment
+        ) as endpoint:
+            yield endpoint
         seaweedfs.tidy(settings)
 
 
-def _await(ready: Callable[[], bool], server: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 60
-    while not ready():
-        assert server.poll() is None and time.monotonic() < end, "the server of S3 does not start"
-        time.sleep(0.05)
+@contextmanager
+def _served(command: list[str], port: int, ready: Callable[[], bool], **where: Any) -> Iterator[str]:
+    """Starts a server; nothing of it is needed any more afterwards."""
+    endpoint, end = f"http://127.0.0.1:{port}", time.monotonic() + 60
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **where) as server:
+        try:
+            while not ready():
+                assert server.poll() is None and time.monotonic() < end, "the server of S3 does not start"
+                time.sleep(0.05)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv(ENDPOINT, endpoint)
+                yield endpoint
+        finally:
+            server.kill()
 
 
 class Faults:

@@ -26,12 +26,9 @@ from deltaworks.lakehouse.publish.kept import Action
 from deltaworks.lakehouse.publish.sink_changes import KeptSinks, TableRows
 from deltaworks.settings import Settings
 from tests.hosts.memory_kafka import MemoryKafka, MemorySink
+from tests.support.kills import Killed, kill_at
 
 TOPIC = "shop-corrections"
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
 
 
 class Home:
@@ -97,19 +94,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     monkeypatch.setattr(sending, "_sink", made.sink)
     yield made
     faults.arm(None)
-
-
-def kill_at(point: str, times: int) -> None:
-    reached = 0
-
-    def hook(at: str) -> None:
-        nonlocal reached
-        reached += at == point
-        if at == point and reached == times:
-            faults.arm(None)
-            raise Killed(point)
-
-    faults.arm(hook)
 
 
 def test_a_row_has_its_key_both_sides_and_where_it_belongs(home: Home) -> None:

@@ -172,10 +172,9 @@ def test_at_every_moment_each_version_has_all_other_rows_once(in_store: ObjectPa
 @pytest.mark.parametrize(
     ("point", "goes_on"),
     [
-        pytest.param(point, goes_on, id=f"{point}-{name}", marks=() if quick else pytest.mark.slow)
+        pytest.param(point, goes_on, marks=() if goes_on == bool(number % 2) else pytest.mark.slow)
         for number, point in enumerate(POINTS)
-        for goes_on, name in ((False, "given again"), (True, "after the stream has gone on"))
-        if (quick := goes_on == bool(number % 2)) or True
+        for goes_on in (False, True)
     ],
 )
 def test_a_call_that_was_killed_is_completed_by_the_next(
