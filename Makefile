@@ -82,6 +82,10 @@ check-connect-red: .venv/.complete ## What keeps tables and index equal to the d
 check-queries: .venv/.complete ## Stores of a stream asked over HTTP all the time while everything is killed, each answer compared; safeguards taken away; fourteen minutes
 	$(BIN)/python -u -m tests.system.queries
 
+.PHONY: check-monitoring
+check-monitoring: .venv/.complete ## Metrics, dashboards, alerts and the page of real streams under SIGKILLs: each alert told once, all figures alike; eight minutes: [BREAK="name", or all: it must turn red]
+	$(BIN)/python -u -m tests.system.monitoring $(if $(BREAK),--break "$(BREAK)")
+
 .PHONY: check-queries-cluster
 check-queries-cluster: .venv/.complete ## Stores beside executors of a cluster asked all the time while everything is killed, each answer compared; a quarter of an hour
 	$(BIN)/python -m tests.system.queries.cluster

@@ -5,24 +5,20 @@ All ranges are 10,000 times shorter, so a day takes nine seconds. Each fault has
 
 from __future__ import annotations
 
-import json
 import subprocess
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from deltaworks.control.heartbeat import Heartbeat
+from deltaworks.control.heartbeat import Heartbeat, TableFacts
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.errors import SinkError
 from deltaworks.metrics import prometheus, rules, stream
@@ -32,13 +28,13 @@ from deltaworks.settings import Settings
 from deltaworks.stack import monitoring
 from deltaworks.stack.ports import free_ports
 from tests.support import polling
+from tests.support.monitoring import HOME, Webhook
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 until = partial(polling.until, timeout_s=240)
 SCALE = 0.0001
 HISTORY_S = 8 * 86_400 * SCALE + 15
 """How long all is well at first: a week, for what is compared with one."""
-HOME = {"DiskFilling", "DiskFillsSoon"}
 
 Fault = Callable[[Heartbeat, float], Heartbeat]
 """What becomes of a heartbeat, so many seconds after the fault began."""
@@ -51,7 +47,9 @@ FAULTS: Mapping[str, Fault] = {
     "LateRecords": lambda beat, _: msgspec.structs.replace(beat, late_records=500),
     "StateGrowing": lambda beat, _: msgspec.structs.replace(beat, state_entries=900_000),
     "StateGrowsFaster": lambda beat, _: msgspec.structs.replace(beat, state_entries=450_000),
-    "StaleSnapshots": lambda beat, _: msgspec.structs.replace(beat, stale_snapshots=["orders"]),
+    "StaleSnapshots": lambda beat, s: msgspec.structs.replace(
+        beat, tables={"orders": TableFacts(committed_at=beat.at - s - 1, stale_since=beat.at - s - 1)}
+    ),
     "StreamFailed": lambda beat, _: msgspec.structs.replace(beat, state="failed"),
 }
 
@@ -90,31 +88,6 @@ class Driver:
             )
             begun = self.begun
             self.reporter.beat(beat if begun is None else FAULTS[self.alert](beat, now - begun))
-
-
-class Webhook:
-    """What the Alertmanager has told: (alert, pipeline, status) -> how often."""
-
-    def __init__(self) -> None:
-        self.told: Counter[tuple[str, str, str]] = Counter()
-        self.texts: dict[str, dict[str, str]] = {}
-        hook = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                for alert in content["alerts"]:
-                    name, pipeline = alert["labels"]["alertname"], alert["labels"].get("pipeline", "")
-                    hook.told[name, pipeline, alert["status"]] += 1
-                    hook.texts[name] = alert["annotations"] | {"since": alert["startsAt"]}
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *arguments: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
 @contextmanager
@@ -156,7 +129,7 @@ def test_each_alert_reaches_the_webhook_once_and_clears(monkeypatch: pytest.Monk
             own_settings(Path(place) / "home"),
             prometheus_port=ports[0],
             alertmanager_port=ports[1],
-            alert_webhook=f"http://127.0.0.1:{hook.server.server_port}/",
+            alert_webhook=hook.url,
         )
         running.enter_context(watching(settings))
         drivers = {}

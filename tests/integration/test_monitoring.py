@@ -7,8 +7,7 @@ import json
 import re
 import subprocess
 import time
-import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +22,8 @@ from deltaworks.connectors.metrics import ConnectorMetrics
 from deltaworks.connectors.overview import Connectors
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.reporter import SilentReporter
-from deltaworks.metrics import dashboards, prometheus, rules
+from deltaworks.metrics import prometheus, rules
 from deltaworks.metrics.endpoint import metered, served
-from deltaworks.metrics.grafana import Query
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import monitoring, pages
@@ -33,6 +31,7 @@ from deltaworks.stack.lifecycle import down, status, up
 from deltaworks.stack.ports import free_ports, is_free
 from tests.support import polling
 from tests.support.live_stack import await_restart, kill_component, listening
+from tests.support.monitoring import asked, asked_by_panels, filled, panels, without_numbers
 from tests.unit.connectors.test_metrics import RUNS
 from tests.unit.metrics.test_stream import BEAT
 
@@ -219,7 +218,25 @@ CASES = {
     "state grows as before": Case(
         alert="StateGrowsFaster", series={"state_entries": f"1000000+10000x{9 * DAY}"}, silent=("1224m",), step="4m"
     ),
-    "stale": Case(alert="StaleSnapshots", series={"stale_snapshots": "0x5 2x60"}, fires={"40m": "2"}, silent=("30m",)),
+    "stale": Case(
+        alert="StaleSnapshots",
+        series={
+            'table_stale_seconds{table="a"}': "0x5 60+60x60",
+            'table_commit_timestamp_seconds{table="a"}': "60x65",
+            'table_stale_seconds{table="b"}': "0x5 60+60x60",
+            'table_commit_timestamp_seconds{table="b"}': "60x65",
+        },
+        fires={"40m": "2"},
+        silent=("30m",),
+    ),
+    "refreshed again and again": Case(
+        alert="StaleSnapshots",
+        series={
+            'table_stale_seconds{table="a"}': "10x90",
+            'table_commit_timestamp_seconds{table="a"}': "0+60x90",
+        },
+        silent=("40m", "80m"),
+    ),
     "disk": Case(
         alert="DiskFilling",
         series={"home_free_ratio": "0.2x5 0.08x5 0.12x5 0.2x15"},
@@ -259,7 +276,8 @@ def healthy(step: str, steps: int) -> Case:
             "records_total": f"0+2000x{steps}",
             "state_entries": f"1000000+100x{steps}",
             "alert_state_growth": f"2x{steps}",
-            "stale_snapshots": f"1 0x{steps}",
+            'table_stale_seconds{table="t"}': f"1 0x{steps}",
+            'table_commit_timestamp_seconds{table="t"}': f"0+{step_s}x{steps}",
             "home_free_ratio": f"0.5x{steps}",
         },
         step=step,
@@ -330,11 +348,6 @@ def test_the_configuration_and_scaled_rules_are_valid(promtool: str, settings: S
     assert f"{len(rules.RULES)} rules found" in run(promtool, "check", "config", str(tmp_path / "prometheus.yml"))
 
 
-def filled(expr: str) -> str:
-    """A query of a dashboard as Grafana asks it."""
-    return re.sub(r"\$(pipeline|connector)\b", ".*", expr).replace("$__rate_interval", "1m")
-
-
 def test_the_queries_of_dashboards_are_promql(promtool: str, tmp_path: Path) -> None:
     exprs = {filled(query.expr) for _, query in asked_by_panels()}
     assert not [expr for expr in exprs if "$" in expr]
@@ -342,14 +355,6 @@ def test_the_queries_of_dashboards_are_promql(promtool: str, tmp_path: Path) -> 
     (tmp_path / "panels.yml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
 
     assert f"{len(exprs)} rules found" in run(promtool, "check", "rules", str(tmp_path / "panels.yml"))
-
-
-def asked_by_panels() -> Iterator[tuple[str, Query]]:
-    """Dashboard and panel, and each of its queries."""
-    for dashboard in dashboards.ALL:
-        for row in dashboard.rows:
-            for panel in row.panels:
-                yield from ((f"{dashboard.title}, {panel.title}", query) for query in panel.queries)
 
 
 def later(batch: int) -> Heartbeat:
@@ -367,32 +372,12 @@ def later(batch: int) -> Heartbeat:
     )
 
 
-def without_numbers(settings: Settings, wanted: Mapping[str, Query], beat: Callable[[], None]) -> dict[str, Query]:
-    """The panels that have no number yet, after some seconds of a stream that goes on."""
-    missing, until_s = dict(wanted), time.monotonic() + 60
-    while missing and time.monotonic() < until_s:
-        beat()
-        for name, query in list(missing.items()):
-            if any(series["value"][1] != "NaN" for series in asked(settings, filled(query.expr))):
-                del missing[name]
-        time.sleep(1.0)
-    return missing
-
-
 @pytest.fixture
 def stack(settings: Settings) -> Iterator[Settings]:
     try:
         yield settings
     finally:
         down(settings)
-
-
-def asked(settings: Settings, query: str) -> list[dict[str, Any]]:
-    """What Prometheus answers to a query."""
-    path = f"/api/v1/query?query={urllib.parse.quote(query)}"
-    said = pages.said(settings.prometheus_port, path, timeout_s=10) or {}
-    found: list[dict[str, Any]] = said.get("data", {}).get("result", [])
-    return found
 
 
 def test_they_watch_drivers_on_this_machine_only_and_keep_data(stack: Settings) -> None:
@@ -420,8 +405,11 @@ def test_they_watch_drivers_on_this_machine_only_and_keep_data(stack: Settings) 
         connectors = ConnectorMetrics()
         connectors.take(Connectors(connectors=(RUNS,)), {"lines": 11})
         with served(connectors.registry, stack.connectors_target):
-            panels = {f"{name} {query.legend} {n}": query for n, (name, query) in enumerate(asked_by_panels())}
-            assert without_numbers(stack, panels, lambda: reporter.beat(later(next(batches)))) == {}
+
+            def goes_on() -> None:
+                reporter.beat(later(next(batches)))
+
+            assert without_numbers(stack, panels(), goes_on, within_s=60) == {}
 
     await_restart(stack, monitoring.PROMETHEUS, kill_component(stack, monitoring.PROMETHEUS))
     until(lambda: asked(stack, 'last_over_time(deltaworks_stream_lag_seconds{pipeline="orders"}[1h])'))

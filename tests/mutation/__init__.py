@@ -21,6 +21,7 @@ from tests.mutation.safeguards import (
     elsewhere,
     formats,
     kafka,
+    monitoring,
     object_store,
     operators,
     planning,
@@ -49,6 +50,7 @@ _PARTS = (
     driver,
     operators,
     connectors,
+    monitoring,
     sinks,
 )
 MUTATIONS: dict[str, Mutation] = {name: mutation for part in _PARTS for name, mutation in part.MUTATIONS.items()}

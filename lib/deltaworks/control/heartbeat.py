@@ -38,7 +38,7 @@ class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     """Files that it consists of now."""
     stale_since: float | None = None
-    """Since when it lacks changes that its changelog has; None: it shows all."""
+    """Since when it lacks changes that its changelog has, at most since its last refresh; None: it shows all."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):

@@ -206,8 +206,11 @@ RULES: tuple[Rule, ...] = (
         name="StaleSnapshots",
         question="Tables are stale",
         severity="warning",
-        expr=f"{_most('deltaworks_stream_stale_snapshots')} > 0",
-        what="{{ $value }} snapshots have not shown all changes for half an hour",
+        expr="count by (pipeline) (\n"
+        "  deltaworks_stream_table_stale_seconds > 0\n"
+        "  unless changes(deltaworks_stream_table_commit_timestamp_seconds[1m]) > 0\n"
+        ")",
+        what="{{ $value }} snapshots lack changes, and have shown no new ones for half an hour",
         cause="the machine is too busy for their rounds, or another writer holds the tables",
         hold="30m",
     ),

@@ -193,7 +193,12 @@ class StreamMetrics(Collector):
             name: 0.0 if each.stale_since is None else max(0.0, now_s - each.stale_since)
             for name, each in tables.items()
         }
-        yield self._measured("table_stale_seconds", "table", stale, "How long it has lacked changes of its changelog.")
+        yield self._measured(
+            "table_stale_seconds",
+            "table",
+            stale,
+            "How long it has lacked changes of its changelog, at most since its last refresh.",
+        )
 
     def _measured(self, metric: str, label: str, values: Mapping[str, float], text: str) -> Metric:
         gauge = GaugeMetricFamily(f"{PREFIX}{metric}", text, labels=["pipeline", label])

@@ -314,6 +314,7 @@ class Health:
                     commits=table.commits + 1,
                     commit_seconds=table.commit_seconds + took_s,
                     committed_at=now_s,
+                    stale_since=None,  # of a snapshot: what it lacks from now on is newer
                 )
 
     def snapshots(self, stale: list[str]) -> None:

@@ -167,6 +167,25 @@ def test_lost_results_are_in_the_log_and_in_the_heartbeat(tmp_path: Path, caplog
     assert len(warnings) == 2 and warnings[0].startswith("batch 7, task 0-1: 2 final results are lost")
 
 
+def test_dead_letters_of_all_tasks_are_counted(tmp_path: Path) -> None:
+    paths = PipelinePaths.at(tmp_path)
+    fence.advance(paths.fence, 1, "p")
+    health = Health(paths, "p", 1, SilentReporter())
+    intent = Intent(
+        batch=7, lineage="l", query="q", generation=1, code="c", clock_ms=0, tick=False, ranges=[], end={}, previous=""
+    )
+    for task, letters in enumerate([0, 2, 3]):
+        counts = TaskCounts(
+            records_in=5, dropped=0, late=0, lost_results=0, dead_letters=letters, sent=0, stream_time_ms=0,
+            state_entries=0, next_tick_ms=None,
+        )  # fmt: skip
+        health.add(intent, [TaskResult(0, task, [], counts, [], "same", False)])
+    health.write("running")
+
+    beat = heartbeat.read(paths.heartbeat)
+    assert beat is not None and beat.dead_letters == 5
+
+
 def test_what_was_restored_is_in_the_heartbeat_and_a_long_restore_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -243,6 +262,11 @@ def test_a_heartbeat_knows_tables_and_since_when_they_are_stale(
         "a.changelog": TableFacts(rows=10, commits=2, commit_seconds=0.75, committed_at=160.0, files=7),
         "b": TableFacts(files=1),
     }
+    monkeypatch.setattr(clock, "wall_ns", lambda: 200 * 10**9)
+    health.tables({"a": (0, 0.5)}, {})  # refreshed, and changes have come meanwhile
+    health.batch_ended(8, 10, {"tasks": 0.5}, ["a"])
+    beat = heartbeat.read(paths.heartbeat)
+    assert beat is not None and beat.tables["a"].stale_since == 200.0
     health.snapshots([])
     health.write("running")
     beat = heartbeat.read(paths.heartbeat)
