@@ -149,9 +149,8 @@ class _Supervising:
         of_slot = _of_slot(name, slot, trouble)
         if status is None or (status.connector.state in MOVING and not has_failed(status)):
             self._seen(record, None, failed=record.failed_ago_s is not None, drifts=drift.differs)
-            found = (drift.finding, *_unknown(name)) if drift.finding else _unknown(name)
-            return Decision(name=name, action="wait", reason="its workers have not begun it"), (*found, *of_slot)
-        if (rests := _WANTED.get(status.connector.state)) is not None:
+            decision, found = Decision(name=name, action="wait", reason="its workers have not begun it"), _unknown(name)
+        elif (rests := _WANTED.get(status.connector.state)) is not None:
             self._seen(record, rests, failed=False, drifts=drift.differs)
             decision, found = Decision(name=name, action="nothing", reason=f"it is {rests}"), ()
         elif trouble is not None and trouble.danger == "lost":

@@ -236,6 +236,17 @@ def test_a_drift_is_repaired_if_the_file_says_so(world: World) -> None:
     assert world.found == []
 
 
+@pytest.mark.parametrize("state", ["UNASSIGNED", "RESTARTING"])
+def test_a_repair_is_told_also_while_workers_share_out_their_tasks(world: World, state: str) -> None:
+    world.looks(REPAIRED)
+    world.fake.connectors["lines"].config["topic"] = "by-hand"
+    world.fake.connectors["lines"].state = state
+
+    assert only(world.look()).action == "repair"
+    assert world.fake.connectors["lines"].config == LINES.properties
+    assert (world.open, world.kept) == ([], set(OF_CONNECTORS))
+
+
 def test_a_file_that_does_not_fit_is_not_applied_and_told_at_once(world: World) -> None:
     world.looks(replace(REPAIRED, config={**LINES.config, "batch.sice": 7}))
 

@@ -177,7 +177,7 @@ def test_dead_letters_of_all_tasks_are_counted(tmp_path: Path) -> None:
     for task, letters in enumerate([0, 2, 3]):
         counts = TaskCounts(
             records_in=5, dropped=0, late=0, lost_results=0, dead_letters=letters, sent=0, stream_time_ms=0,
-            state_entries=0, next_tick_ms=None,
+            next_tick_ms=None,
         )  # fmt: skip
         health.add(intent, [TaskResult(0, task, [], counts, [], "same", False)])
     health.write("running")
