@@ -175,10 +175,11 @@ _SERVERS = {
         yes_or_no="register",
     ),
     "connect": _Server(
-        ("url", "username", "password", "ca_file"),
+        ("url", "username", "password", "ca_file", "standalone"),
         frozenset({"username", "password"}),
         address="url",
         schemes=("http://", "https://"),
+        yes_or_no="standalone",
     ),
 }
 

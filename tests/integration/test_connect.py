@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import Producer
 
 from deltaworks.config import Reference
-from deltaworks.connect import Connector, FileSink, planning
+from deltaworks.connect import Connector, FileSink, FileSource, planning
 from deltaworks.connect.api import ConnectApi
 from deltaworks.connect.file_streams import FILE_SINK
 from deltaworks.connect.options import dead_letters_of
@@ -257,6 +257,43 @@ def _worker_of(rest: Rest, name: str) -> str:
 
 
 @pytest.mark.slow
+def test_one_alone_goes_on_from_its_file_with_the_connectors_that_are_known(tmp_path: Path) -> None:
+    """Killed, it has no connector; the supervision deploys it again, and the source goes on where it was."""
+    made = {"topic.creation.default.replication.factor": -1, "topic.creation.default.partitions": 1}
+    file = tmp_path / "in.txt"
+    lines = FileSource(name="lines", file=str(file), topic="alone", config=made)
+    with own_home() as settings:
+        assert up(settings, only=["connect-standalone"], tethered=True).started == ["kafka", "connect-standalone"]
+        with pytest.raises(StackError, match=r"Port \d+, where connect "):
+            up(settings, only=["connect"], tethered=True)
+        with registry_of(settings) as supervised:
+            go_on_alone(supervised, lines, file)
+
+
+def go_on_alone(settings: Settings, lines: Connector, file: Path) -> None:
+    rest, book = client(settings), ConnectorBook.of(settings)
+    append(file, "one", "two")
+    with ConnectApi.of(settings) as api:
+        exact = replace(lines, config={**lines.config, "exactly.once.support": "required"})
+        refused = planning.plan({"lines": exact}, api)
+        assert ["standalone mode" in str(each) for each in refused.problems] == [True]
+        planning.apply(planning.plan({"lines": lines}, api), api)
+        book.deployed("lines", lines.properties, cluster=api.cluster(), by="me")
+    until(lambda: lines_of(settings, "alone") == ["one", "two"])
+    positions = settings.connect / "standalone.offsets"
+    until(lambda: positions.is_file() and b"in.txt" in positions.read_bytes())
+
+    killed = kill_component(settings, "connect-standalone")
+    append(file, "three")
+    await_restart(settings, "connect-standalone", killed)
+    until(lambda: rest("GET", "/connectors").content == [])
+    with ConnectApi.of(settings) as api:
+        (decision,) = supervise(api, Loaded({"lines": lines}), book).decisions
+    assert decision.action == "deploy"
+    until(lambda: lines_of(settings, "alone") == ["one", "two", "three"])
+
+
+@pytest.mark.slow
 def test_down_keeps_connectors_and_positions_and_deleted_data_is_gone(tmp_path: Path) -> None:
     with own_home() as settings:
         go_through_it(settings, tmp_path / "in.txt")
@@ -307,13 +344,20 @@ def test_sources_and_sinks_reach_a_secured_kafka(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def supervised(running: Settings) -> Iterator[Settings]:
     """The same home, with a registry and a project of its own."""
+    with registry_of(running) as settings:
+        yield settings
+
+
+@contextmanager
+def registry_of(settings: Settings) -> Iterator[Settings]:
+    """A home whose stack runs, with a registry and a project of its own."""
     with tempfile.TemporaryDirectory(prefix="deltaworks-tests-") as folder, registry_server(Path(folder)) as server:
         (project := Path(folder) / "project" / "jobs" / "connectors").mkdir(parents=True)
-        told = Settings.from_environment({"DELTAWORKS_HOME": str(running.home)}, cwd=running.home)
-        settings = replace(running, control_url=server.new_database(), project=project.parents[1], values=told.values)
-        registry.migrate(settings)
+        told = Settings.from_environment({"DELTAWORKS_HOME": str(settings.home)}, cwd=settings.home)
+        found = replace(settings, control_url=server.new_database(), project=project.parents[1], values=told.values)
+        registry.migrate(found)
         try:
-            yield settings
+            yield found
         finally:
             registry.close()
 

@@ -64,6 +64,7 @@ class ConnectApi:
         username: for basic authentication; None: none is sent.
         password: likewise.
         ca_file: certificates that are trusted instead of the system's.
+        standalone: the worker is in standalone mode, which no answer of it says.
         patience: how long it waits.
 
     All methods raise `ConnectUnavailableError` if the worker does not answer, fails, or goes on rebalancing, and
@@ -77,8 +78,10 @@ class ConnectApi:
         username: str | None = None,
         password: str | None = None,
         ca_file: str | None = None,
+        standalone: bool = False,
         patience: Patience | None = None,
     ) -> None:
+        self.standalone = standalone
         self._patience = patience or Patience()
         try:
             address = urlsplit(url)
@@ -109,6 +112,7 @@ class ConnectApi:
             username=found.get("username"),
             password=found.get("password"),
             ca_file=found.get("ca_file"),
+            standalone=found.get("standalone") == "true",
             patience=patience,
         )
 

@@ -15,6 +15,7 @@ from deltaworks.connect.connector import CLASS, NAME, VERSION
 from deltaworks.connect.secrets import MASK, masked, refers
 
 _PASSWORD = "PASSWORD"
+_EXACTLY_ONCE = "exactly.once.support"
 _HIDDEN = "the worker refuses what the reference leads to; its reason is not shown, as it may quote the secret"
 _PASSED_ON = ("admin.override.", "consumer.override.", "producer.override.", "topic.creation.")
 """What begins so goes to Kafka's clients and topics, whose settings the class does not define."""
@@ -79,6 +80,11 @@ def check(
         if each.definition is not None and each.definition.type == _PASSWORD
     )
     problems = [*of_aliases(name, properties), *_errors(name, properties, validated)]
+    if api.standalone and properties.get(_EXACTLY_ONCE) == "required":
+        what = (
+            "cannot be had from a worker in standalone mode, which says nothing and repeats records; see exactly_once="
+        )
+        problems.append(Problem(name, _EXACTLY_ONCE, what))
     problems += [
         Problem(name, setting, 'is a secret, and is written as text: a reference is "${env:NAME}"; see secrets=')
         for setting in sorted(passwords & properties.keys())

@@ -1,4 +1,4 @@
-"""Kafka Connect on this machine, in distributed mode: one worker, or two that share their connectors.
+"""Kafka Connect on this machine: in distributed mode one worker, or two that share their connectors; or one alone.
 
 It is what a company's Kafka Connect looks like to a client: for tests, and to try connectors before they meet the real
 one. It works with the Kafka of the home, which has its connectors and their positions. Configuration, login and plugins
@@ -35,6 +35,8 @@ USER = "deltaworks"
 """The one user that workers know."""
 GROUP = "connect"
 """The group of the workers. Their topics, and the groups of sinks, have names that begin with it."""
+STANDALONE = "connect-standalone"
+"""The component of the worker alone, whose connectors are in its memory."""
 _SET = "connect"
 _LOOPBACK = "127.0.0.1"
 _HIGHEST = 65_535
@@ -54,16 +56,17 @@ _ACCESS = """\
 url = "{url}"
 username = "{user}"
 password = {{ file = "login/password" }}
+standalone = {standalone}
 """
 
 
-def prepare(settings: Settings, components: Components, node: int, report: Report) -> None:
+def prepare(settings: Settings, components: Components, component: Component, report: Report) -> None:
     """Makes the login if there is none, and writes plugins, configuration and access.
 
     Args:
         settings: of the home.
         components: name the versions of Java.
-        node: the number of the worker, from 1.
+        component: the worker.
         report: gets a line before a download.
 
     Raises:
@@ -85,9 +88,10 @@ def prepare(settings: Settings, components: Components, node: int, report: Repor
     source_mariadb.make_passwords(settings)
     replace_file(_users(settings), f"{login.user}={login.password}\n".encode(), mode=0o600)
     replace_file(_jaas(settings), _LOGIN.format(file=java_clients.quoted(str(_users(settings)))).encode(), mode=0o600)
-    replace_file(_configuration_file(settings, node), configuration(settings, node).encode(), mode=0o600)
+    replace_file(_configuration_file(settings, component), configuration(settings, component).encode(), mode=0o600)
     replace_file(_logging(settings), _template(settings, "log4j2.properties").encode(), mode=0o600)
-    replace_file(login.file, _ACCESS.format(url=login.url, user=login.user).encode(), mode=0o600, durable=True)
+    access = _ACCESS.format(url=login.url, user=login.user, standalone=str(_is_alone(component)).lower())
+    replace_file(login.file, access.encode(), mode=0o600, durable=True)
 
 
 def credentials(settings: Settings) -> Credentials:
@@ -121,7 +125,7 @@ def port(settings: Settings, node: int) -> int:
     return found
 
 
-def configuration(settings: Settings, node: int) -> str:
+def configuration(settings: Settings, component: Component) -> str:
     """Of a worker. Where Kafka asks for a password, it is in it.
 
     Raises:
@@ -130,12 +134,15 @@ def configuration(settings: Settings, node: int) -> str:
     names = {
         "names": "$names",
         "group": GROUP,
-        "port": port(settings, node),
+        "port": port(settings, component.node),
         "plugins": java_clients.escaped(str(connect_plugins.folder(settings))),
         "secrets": java_clients.escaped(str(_secrets(settings))),
         "variables": config.CONNECTORS,
+        "positions": java_clients.escaped(str(settings.connect / "standalone.offsets")),
     }
-    text = string.Template(_template(settings, "worker.properties")).substitute(names)
+    of_mode = "standalone.properties" if _is_alone(component) else "distributed.properties"
+    template = "\n".join(_template(settings, name) for name in ("worker.properties", of_mode))
+    text = string.Template(template).substitute(names)
     access = java_clients.access(settings.cluster, keystore=settings.connect / "kafka.pem")
     lines = [f"bootstrap.servers={settings.bootstrap}\n"]
     lines += [f"{client}{name}={java_clients.escaped(v)}\n" for client in _CLIENTS for name, v in access.items()]
@@ -154,7 +161,7 @@ def command(settings: Settings, components: Components, component: Component) ->
         f"-Djava.io.tmpdir={settings.temporary}",
         f"-Dlog4j2.configurationFile={_logging(settings)}",
         f"-Djava.security.auth.login.config={_jaas(settings)}",
-        *("-cp", _classpath(settings), *component.command, str(_configuration_file(settings, component.node))),
+        *("-cp", _classpath(settings), *component.command, str(_configuration_file(settings, component))),
     ]
 
 
@@ -208,8 +215,13 @@ def _secrets(settings: Settings) -> Path:
     return settings.connect / "secrets"
 
 
-def _configuration_file(settings: Settings, node: int) -> Path:
-    return settings.connect / f"worker-{node}.properties"
+def _configuration_file(settings: Settings, component: Component) -> Path:
+    name = "standalone" if _is_alone(component) else f"worker-{component.node}"
+    return settings.connect / f"{name}.properties"
+
+
+def _is_alone(component: Component) -> bool:
+    return component.name == STANDALONE
 
 
 def _logging(settings: Settings) -> Path:

@@ -165,7 +165,7 @@ class NativeHost:
             case "connect":
                 from deltaworks.stack import connect
 
-                connect.prepare(self.settings, self.components, component.node, report)
+                connect.prepare(self.settings, self.components, component, report)
             case "spark":
                 from deltaworks.stack import spark
 

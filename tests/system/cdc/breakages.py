@@ -13,6 +13,7 @@ from unittest.mock import patch
 from deltaworks.connect.connector import Connector
 from deltaworks.settings import Settings
 from deltaworks.stack import connect
+from deltaworks.stack.components import Component
 
 ROOT = Path(__file__).parents[3]
 
@@ -40,8 +41,8 @@ class Breakage:
         """What is started meanwhile has it."""
         original = connect.configuration
 
-        def configuration(settings: Settings, node: int) -> str:
-            return original(settings, node) + "".join(f"{name}={value}\n" for name, value in self.workers.items())
+        def configuration(settings: Settings, worker: Component) -> str:
+            return original(settings, worker) + "".join(f"{name}={value}\n" for name, value in self.workers.items())
 
         variables = {} if self.hook is None else {"DELTAWORKS_FAULT_HOOK": self.hook, "PYTHONPATH": _with_tests()}
         with patch.object(connect, "configuration", configuration), patch.dict(os.environ, variables):

@@ -71,6 +71,16 @@ def test_files_and_cluster_are_compared(fake: FakeConnect, api: ConnectApi) -> N
     assert fake.changes == []
 
 
+@pytest.mark.parametrize(("standalone", "refused"), [(True, True), (False, False)])
+def test_a_worker_alone_writes_nothing_exactly_once(fake: FakeConnect, standalone: bool, refused: bool) -> None:
+    with ConnectApi(fake.url, standalone=standalone, patience=PATIENT) as api:
+        found = problems(planned(api, cdc(exactly_once=True)))
+
+        assert [each for each in found if "exactly.once.support" in each and "standalone mode" in each] == found
+        assert bool(found) == refused
+        assert problems(planned(api, cdc())) == []
+
+
 def test_some_are_planned_without_the_others(fake: FakeConnect, api: ConnectApi) -> None:
     fake.add("theirs", {"connector.class": POSTGRES})
 

@@ -35,7 +35,7 @@ def test_a_component_comes_with_what_it_needs_in_the_order_of_starting() -> None
     assert [c.name for c in components.chosen(["s3"])] == ["s3"]
     assert [c.name for c in components.chosen(["spark-worker-1"])] == ["spark-master", "spark-worker-1"]
     assert [c.name for c in components.chosen(["connect"])] == ["kafka", "connect"]
-    names = {"sql", "s3", "schema-registry", "connect", "connect-2"}
+    names = {"sql", "s3", "schema-registry", "connect", "connect-2", "connect-standalone"}
     names |= {"source-postgres", "source-mariadb", "opensearch", "prometheus", "alertmanager"}
     optional = [c for c in components.by_name.values() if c.name in names or c.part_of == "spark"]
     assert components.chosen(None) == [c for c in components.by_name.values() if c not in optional]

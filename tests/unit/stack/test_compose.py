@@ -53,7 +53,7 @@ def services() -> dict[str, Any]:
 def test_every_component_with_an_image_is_a_service(services: dict[str, Any]) -> None:
     assert list(services) == list(SERVICES)
     assert COMPONENTS.by_name.keys() - SERVICES.keys() == {
-        *("schema-registry", "connect", "connect-2"),
+        *("schema-registry", "connect", "connect-2", "connect-standalone"),
         *("source-postgres", "source-mariadb", "opensearch", "prometheus", "alertmanager"),
     }
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from deltaworks import config, home
+from deltaworks.connect.api import ConnectApi
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.kafka import permissions
 from deltaworks.settings import Settings
@@ -43,9 +44,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return replace(Settings.from_environment({}, cwd=tmp_path), home=tmp_path / "home", connect_port=free_pair())
 
 
-def prepared(settings: Settings, node: int = 1) -> Settings:
+def prepared(settings: Settings, name: str = "connect") -> Settings:
     home.make(settings)
-    connect.prepare(settings, read_components(settings.infra), node, print)
+    connect.prepare(settings, read_components(settings.infra), worker(settings, name), print)
     return settings
 
 
@@ -53,6 +54,10 @@ def told(settings: Settings) -> Mapping[str, object]:
     """What the settings say to whoever works in the home."""
     variables = {"DELTAWORKS_HOME": str(settings.home)}
     return Settings.from_environment(variables, cwd=settings.project).values.table("connect")
+
+
+def configured(settings: Settings, name: str = "connect") -> dict[str, str]:
+    return properties(connect.configuration(settings, worker(settings, name)))
 
 
 def properties(text: str) -> dict[str, str]:
@@ -89,7 +94,7 @@ def test_workers_know_one_user_whose_password_no_connector_may_refer_to(settings
 
     (users,) = re.findall(r'PropertyFileLoginModule required file="(.+)";', jaas)
     assert properties(Path(users).read_text()) == {"deltaworks": login.password}
-    allowed = properties(connect.configuration(settings, 1))["config.providers.file.param.allowed.paths"]
+    allowed = configured(settings)["config.providers.file.param.allowed.paths"]
     assert not Path(users).is_relative_to(allowed)
 
 
@@ -109,7 +114,8 @@ def test_clients_are_told_where_it_is_and_where_the_password_is(settings: Settin
 
     login = connect.credentials(settings)
     assert (file.parent / table.pop("password")["file"]).read_text().strip() == login.password
-    assert table == {"url": f"http://127.0.0.1:{settings.connect_port}", "username": "deltaworks"}
+    url = f"http://127.0.0.1:{settings.connect_port}"
+    assert table == {"url": url, "username": "deltaworks", "standalone": False}
     assert login.password not in file.read_text()
 
 
@@ -172,7 +178,7 @@ def test_a_worker_listens_on_this_machine_asks_for_a_password_and_uses_the_kafka
 
 
 def test_connectors_refer_to_their_own_files_and_variables(settings: Settings) -> None:
-    found = properties(connect.configuration(prepared(settings), 1))
+    found = configured(prepared(settings))
 
     assert found["config.providers"].split(",") == ["file", "directory", "env"]
     for name in ("file", "directory"):
@@ -227,7 +233,7 @@ def test_what_the_user_says_of_a_database_wins(settings: Settings, monkeypatch: 
 
 def test_two_workers_are_one_group_and_have_a_port_each(settings: Settings) -> None:
     host = NativeHost.of(settings)
-    one, two = (properties(connect.configuration(prepared(settings, node), node)) for node in (1, 2))
+    one, two = (configured(prepared(settings, name), name) for name in ("connect", "connect-2"))
 
     differ = {"listeners", "rest.advertised.port"}
     assert {name for name in one if one[name] != two[name]} == differ
@@ -239,12 +245,40 @@ def test_two_workers_are_one_group_and_have_a_port_each(settings: Settings) -> N
     assert [command[-1] for command in commands] == [f"{settings.connect}/worker-{node}.properties" for node in (1, 2)]
 
 
+def test_one_alone_keeps_positions_in_a_file_and_is_where_the_first_worker_would_be(settings: Settings) -> None:
+    alone, first = (configured(prepared(settings, name), name) for name in ("connect-standalone", "connect"))
+
+    positions = "offset.storage.file.filename"
+    assert alone[positions] == f"{settings.connect}/standalone.offsets" and positions not in first
+    assert alone["listeners"] == first["listeners"]
+    assert {"group.id", "config.storage.topic", "exactly.once.source.support"} & alone.keys() == set()
+    assert {name: value for name, value in alone.items() if name != positions} == {
+        name: value for name, value in first.items() if name in alone
+    }
+    command = NativeHost.of(settings).launch(worker(settings, "connect-standalone")).command
+    assert command[-2:] == [
+        "org.apache.kafka.connect.cli.ConnectStandalone",
+        f"{settings.connect}/standalone.properties",
+    ]
+
+
+@pytest.mark.parametrize(("name", "standalone"), [("connect", False), ("connect-standalone", True)])
+def test_clients_know_whether_a_worker_is_alone(settings: Settings, name: str, standalone: bool) -> None:
+    own = Settings.from_environment({"DELTAWORKS_HOME": str(prepared(settings, name).home)}, cwd=settings.project)
+
+    with ConnectApi.of(own) as api:
+        assert api.standalone == standalone
+
+
 def test_it_is_left_out_unless_somebody_asks_for_it_and_brings_kafka(settings: Settings) -> None:
     components = read_components(settings.infra)
 
-    assert not {"connect", "connect-2"} & {component.name for component in components.chosen(None)}
+    assert not {"connect", "connect-2", "connect-standalone"} & {
+        component.name for component in components.chosen(None)
+    }
     assert [c.name for c in components.chosen(["connect"])] == ["kafka", "connect"]
     assert [c.name for c in components.chosen(["connect-2"])] == ["kafka", "connect-2"]
+    assert [c.name for c in components.chosen(["connect-standalone"])] == ["kafka", "connect-standalone"]
 
 
 def test_its_command_line_shows_no_password(settings: Settings) -> None:
@@ -283,8 +317,7 @@ def test_the_user_of_a_secured_kafka_may_be_in_its_groups(settings: Settings, mo
 
     group = connect.GROUP
     assert [(each.kind, each.prefixed) for each in granted if each.name == group] == [("group", True)]
-    text = connect.configuration(settings, 1)
-    assert properties(text)["group.id"] == group, "and Kafka Connect calls that of a sink connect-<name>"
+    assert configured(settings)["group.id"] == group, "and Kafka Connect calls that of a sink connect-<name>"
 
 
 def test_a_path_that_workers_cannot_use_is_refused(settings: Settings) -> None:
