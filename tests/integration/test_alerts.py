@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -159,11 +159,14 @@ def test_each_alert_reaches_the_webhook_once_and_clears(monkeypatch: pytest.Monk
             drivers[alert].begun = None
         until(lambda: fired(*FAULTS, status="resolved"))
 
-        for generation in (4, 5, 6):
+        # Its hour is three seconds here, so nobody sees those that were between two drivers.
+        for generation in range(6, 30, 3):
             drivers["Restarts"].ended.set()
             start("Restarts", generation)
-            time.sleep(1.0)
-        until(lambda: fired("Restarts"))
+            with suppress(AssertionError):
+                until(lambda: fired("Restarts"), timeout_s=15)
+                break
+        assert fired("Restarts")
         until(lambda: fired("Restarts", status="resolved"))
 
         with pytest.raises(SinkError), metered(settings, "gone", SilentReporter()):
