@@ -67,6 +67,16 @@ class Person:
             shown = self.page.locator("body").inner_text()
             raise AssertionError(f"{text!r} is not on {self.page.url}, which shows: {shown[:2_000]}") from error
 
+    def stream(self, name: str, text: str) -> str:
+        """Opens the page of a stream by Airflow's menu, and waits until a text is on it; all that it shows."""
+        self.page.goto(self.url)
+        self.page.get_by_text("Browse").first.click()
+        self.page.get_by_text("Streams", exact=True).filter(visible=True).first.click()
+        page = self.page.frame_locator("iframe")
+        page.get_by_role("link", name=name, exact=True).click()
+        page.get_by_text(text).filter(visible=True).first.wait_for()
+        return page.locator("body").inner_text()
+
     def form(self, dag_id: str, fields: Mapping[str, str]) -> Locator:
         """Opens the form of a DAG and fills fields of it, lists by the text of an entry; the dialog."""
         self.page.goto(f"{self.url}/dags/{dag_id}")
