@@ -68,8 +68,8 @@ class Hdfs:
     def kill(self) -> None:
         """SIGKILL to both nodes."""
         assert self.process is not None
-        self.process.kill()
-        self.process.wait()
+        with self.process as process:  # its standard input is closed afterwards
+            process.kill()
 
     def stop(self) -> None:
         """Ends it with its standard input."""
