@@ -241,6 +241,8 @@ class _Correcting:
         self._settings, self._paths, self._name, self._kept = settings, paths, name, kept
         self._sink, self._table = found.node, found.table
         self._as_of = kept.tables[found.table.table].as_of_batch
+        self._log: DeltaLog | None = None
+        """Of the changelog: loaded once, and then followed."""
         self._updated: set[tuple[Any, ...]] = set()
         self._read: set[str] = set()
         """Files of the changelog whose keys are in `_updated`: they never change."""
@@ -250,6 +252,7 @@ class _Correcting:
         plan = stored_plan(self._paths.current.plan)
         if plan is None:
             raise ConfigurationError(f"{self._paths.current.plan} is gone.", hint="bring it back from a copy")
+        self._updated_since()  # most of it, before a transaction locks rows that the stream waits for
         match self._sink.sink:
             case SearchIndex() as index:
                 self._wait_until_settled(plan)  # a database knows which batches it has
@@ -331,13 +334,16 @@ class _Correcting:
         """The keys of batches that the rows do not know. Windows of days that are published are closed."""
         if self._table.kind is not TableKind.CHANGELOG:
             return set()
-        log = DeltaLog(self._settings.tables / changelog_name(self._table.table))
-        log.load()
+        if self._log is None:
+            self._log = DeltaLog(self._settings.tables / changelog_name(self._table.table))
+            self._log.load()
+        else:
+            self._log.catch_up()
         names = schemas(self._table)[0].key_names
-        for path in snapshots.news(log.files, self._as_of):
+        for path in snapshots.news(self._log.files, self._as_of):
             if path in self._read:
                 continue
-            with parquet_file(log.path / path) as file:
+            with parquet_file(self._log.path / path) as file:
                 rows = file.read(columns=[*names, "batch_id"])
             rows = rows.filter(pa.compute.greater(rows["batch_id"], self._as_of))
             self._updated.update(_keys(rows, names))

@@ -156,6 +156,61 @@ def test_all_tasks_that_may_write_are_locked_whatever_stages_the_code_of_now_has
     assert asked == [3]
 
 
+def test_the_log_of_the_changelog_is_loaded_once_and_before_rows_are_locked(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        totals = builder.stream("in", key=str, value=str).group_by_key().count(store="c")
+        totals.to_delta("totals")
+        totals.to_jdbc("totals", url="postgresql://db.example.com/shop")
+
+    done: list[str] = []
+
+    class Log:
+        def __init__(self, path: Path) -> None:
+            self.path, self.files = path, dict[str, Any]()
+
+        def load(self) -> None:
+            done.append("load")
+
+        def catch_up(self) -> None:
+            done.append("catch up")
+
+    class Corrections:
+        def __init__(self, *_: Any, **others: Any) -> None:
+            pass
+
+        def correct(self, number: int, digest: str, parts: Any, *_: Any) -> list[str]:
+            done.append("lock")
+            list(parts())
+            return []
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("deltaworks.sinks.jdbc_corrections.JdbcCorrections", Corrections)
+    monkeypatch.setattr(sink_corrections, "DeltaLog", Log)
+    monkeypatch.setattr(sink_changes, "rows", lambda *_: iter(()))
+    (found,) = at_publish(Pipeline(name="shop", topology=build).plan().nodes)
+    kept = KeptSinks(
+        run_id="run-1",
+        action="publish",
+        round=1,
+        tables={"totals": TableRows(rows=3, columns=(), identity=(), as_of_batch=0)},
+        corrected={"jdbc-totals": "totals"},
+        stale={},
+        per_transaction=1,
+        made_ms=0,
+    )
+    paths = PipelinePaths.of(settings, "shop")
+    plan = CheckpointPlan(lineage="l", query_id="q", fingerprint={}, partitions={}, tasks=(1,), shards=1)
+    write_plan(paths.current.plan, plan)
+
+    assert sink_corrections._Correcting(settings, paths, "shop", kept, found).run() == []
+
+    assert done == ["load", *["lock", "catch up"] * 3]
+
+
 @pytest.fixture
 def several(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Two publications wait for three sinks."""
