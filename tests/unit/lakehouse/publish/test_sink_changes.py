@@ -287,7 +287,7 @@ def test_a_mark_that_cannot_be_read_is_told(publications: Path) -> None:
 
 
 def test_rows_that_no_document_names_or_needs_are_swept(publications: Path) -> None:
-    """A kill before the document is written leaves rows without one, and a kill after the last note rows of the past."""
+    """A kill before the document is written leaves rows without one, one after the last note rows of the past."""
 
     def rows(folder: Path, *tables: str) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
