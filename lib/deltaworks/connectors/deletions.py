@@ -107,7 +107,8 @@ class _Since:
             for at in sorted(tops):
                 if (begin := self._ends.get(at, 0)) < tops[at]:
                     consumer.assign([TopicPartition(*at, begin)])
-                    came = {m.key() for m in messages(consumer, tops[at], f"{at[0]}-{at[1]}")} - {None}
+                    found = messages(consumer, tops[at], f"{at[0]}-{at[1]}")
+                    came = {key for message in found if (key := message.key()) is not None}
                     if came - self._keys[at[0]]:
                         self._keys[at[0]] |= came
                         self._rows.pop(at[0], None)

@@ -69,7 +69,7 @@ class KeptCorrections(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def needed(self) -> frozenset[str]:
         """The tables whose rows are sent, still."""
-        return frozenset(self.tables if self.sent_ms is None else ())
+        return frozenset(self.tables) if self.sent_ms is None else frozenset()
 
     @property
     def name(self) -> str:

@@ -122,7 +122,7 @@ class Keeping(Generic[K]):
             except DeltaworksError as error:
                 _log.warning("rows in %s stay: %s", folder, error.message)
                 continue
-            needed = set() if kept is None else {rows_of(folder, table).name for table in kept.needed}
+            needed = set[str]() if kept is None else {rows_of(folder, table).name for table in kept.needed}
             for file in rows:
                 if file.name not in needed:
                     file.unlink(missing_ok=True)

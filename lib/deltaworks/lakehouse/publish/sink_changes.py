@@ -84,7 +84,7 @@ class KeptSinks(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def needed(self) -> frozenset[str]:
         """The tables whose rows correct sinks, still."""
-        return frozenset(self.corrected.values() if self.released_ms is None or self.waiting else ())
+        return frozenset(self.corrected.values()) if self.released_ms is None or self.waiting else frozenset()
 
     @property
     def name(self) -> str:
