@@ -101,6 +101,7 @@ def operate(
 ) -> None:
     """Does what the form says, but for a deployment."""
     from deltaworks.connect import states
+    from deltaworks.connectors import sweep
     from deltaworks.control.connector_book import DELETED, ConnectorBook
 
     chosen = params["action"]
@@ -128,7 +129,8 @@ def operate(
                 states.require_stopped(api, name)
                 for each in api.offsets(name):
                     log.info("forgets %s: %s", each.partition, each.offset)
-                _begin_again(access, api, name)
+                if (note := sweep.reset(access.settings(), api, name)) is not None:
+                    log.info("%s", note)
     log.info("%s: %s is done", name, chosen)
 
 
@@ -163,17 +165,6 @@ _CONSEQUENCES: Mapping[str, str] = {
     RESET: "it forgets how far it is. A source takes its snapshot anew; a sink reads its topics from the beginning.",
     DELETE: "it is deleted from Kafka Connect. Its offsets stay, so one of this name goes on where it was.",
 }
-
-
-def _begin_again(access: Access, api: ConnectApi, name: str) -> None:
-    from deltaworks.connectors import sweep
-    from deltaworks.errors import ConfigurationError, KafkaReadError
-
-    try:
-        sweep.begin_again(access.settings(), api, name)
-    except (KafkaReadError, ConfigurationError) as error:
-        log.warning("`deltaworks connect sweep` cannot find rows that are gone: %s", error.message)
-        api.reset_offsets(name)
 
 
 def _api(access: Access) -> ConnectApi:

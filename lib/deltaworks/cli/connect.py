@@ -19,7 +19,7 @@ from deltaworks.cli.console import (
     require_agreement,
     shortened,
 )
-from deltaworks.errors import ConfigurationError, ControlUnavailableError, KafkaReadError
+from deltaworks.errors import ConfigurationError, ControlUnavailableError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from deltaworks.connect.planning import Change, Plan
     from deltaworks.connectors.dead_letters import Letter
     from deltaworks.connectors.resends import Resend
+    from deltaworks.connectors.sweep import Swept
     from deltaworks.topology.records import Coordinates
 
 _TEXT, _SHORT = 100, 40
@@ -241,6 +242,7 @@ def offsets(
     consumers are told otherwise.
     """
     from deltaworks.connect import states
+    from deltaworks.connectors import sweep as sweeping
 
     if reset and as_json:
         raise ConfigurationError("--reset and --json exclude each other.", hint="give one of them")
@@ -262,23 +264,9 @@ def offsets(
             return
         if not yes:
             require_agreement("Forget them?", "forget these offsets", hint="--yes forgets them without asking")
-        _begin_again(settings, api, name)
+        if (note := sweeping.reset(settings, api, name)) is not None:
+            out.print(Text(f"note: {note}", "dim"))
     out.print(f"{name} begins again: deltaworks connect resume {name}", markup=False, highlight=False)
-
-
-def _begin_again(settings: Settings, api: ConnectApi, name: str) -> None:
-    from deltaworks.connectors import sweep as sweeping
-
-    try:
-        noted = sweeping.begin_again(settings, api, name)
-    except (KafkaReadError, ConfigurationError) as error:
-        told = f"note: where its topics end is not known, so `sweep` cannot find rows that are gone: {error.message}"
-        out.print(Text(told, "dim"))
-        api.reset_offsets(name)
-    else:
-        if noted:
-            told = f"note: `deltaworks connect sweep {name}` finds rows that its new snapshot does not have"
-            out.print(Text(told, "dim"))
 
 
 def sweep(
@@ -286,6 +274,10 @@ def sweep(
     topic: Annotated[list[str], typer.Option("--topic", help="A topic of a table; may be given several times.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also most rows of a topic, or those of a table that is empty now."),
+    ] = False,
 ) -> None:
     """Delete from topics what the new snapshot of a source does not have: rows that went while it read nothing.
 
@@ -300,20 +292,26 @@ def sweep(
         print_table(
             f"Rows of {name}",
             ("topic", "there", "gone", ""),
-            (
-                (each.topic, each.rows, each.gone, "" if each.whole else "the beginning of the topic is gone")
-                for each in planned.topics
-            ),
+            ((each.topic, each.rows, each.gone, _note_of(each)) for each in planned.topics),
             right=("there", "gone"),
         )
         if not all(each.whole for each in planned.topics):
             out.print("Rows whose last record is in no topic any more are not found: it is not compacted.")
         if dry_run or not planned.count:
             return
+        if not force:
+            planned.require_likely()
         if not yes:
             require_agreement("Delete those that are gone?", "delete them", hint="--yes deletes without asking")
-        sent = sweeping.send(settings, api, planned)
+        sent = sweeping.send(settings, api, planned, force=force)
+    if sent < planned.count:
+        out.print(f"{planned.count - sent:,} stay: somebody has written them since", highlight=False)
     out.print(f"{sent:,} deleted: deltaworks connect resume {name}", markup=False, highlight=False)
+
+
+def _note_of(swept: Swept) -> str:
+    notes = ["" if swept.whole else "the beginning of the topic is gone", swept.doubt or ""]
+    return "; ".join(filter(None, notes))
 
 
 def delete(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:

@@ -6,8 +6,12 @@ that were deleted before. So whoever has kept the old rows keeps these, too. The
 record comes before it has no row. It gets a null, which tables, sinks and other readers take for the deletion that they
 have missed.
 
-The connector is stopped meanwhile: somebody who writes could insert such a row anew, and the null would delete it. A
-sweep that is killed is given again; what has its null is not found a second time.
+Keys are compared by what they say (`row_keys`): another converter, another id of the same schema or another order of
+columns write the same row with other bytes. What cannot be compared is refused, and nothing is deleted.
+
+The connector is stopped meanwhile: somebody who writes could insert such a row anew, and the null would delete it. What
+was written after the plan all the same gets no null (`deletions`). A sweep that is killed is given again; what has its
+null is not found a second time.
 
 What it does not do: it brings back none of the changes in between, and it does not know whether the snapshot was right.
 """
@@ -20,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from deltaworks import clock, formats
 from deltaworks.config import Kafka
@@ -28,13 +32,15 @@ from deltaworks.connect import states
 from deltaworks.connect.answers import Offset
 from deltaworks.connect.api import ConnectApi
 from deltaworks.connect.connector import CLASS
+from deltaworks.connectors import deletions, row_keys
 from deltaworks.connectors.dead_letters import messages, require_cluster
-from deltaworks.errors import ConfigurationError, KafkaWriteError
+from deltaworks.connectors.row_keys import Rows
+from deltaworks.errors import ConfigurationError, KafkaReadError
 from deltaworks.files import replace_file
 from deltaworks.kafka import admin
-from deltaworks.kafka.admin import SILENT, Position
-from deltaworks.kafka.clients import make
+from deltaworks.kafka.admin import Position
 from deltaworks.kafka.control_topic import reader
+from deltaworks.kafka.schemas_of_settings import registry_of
 from deltaworks.names import hint_of
 from deltaworks.settings import Settings
 
@@ -47,8 +53,8 @@ _WHOLE = ("initial", "initial_only", "always", "when_needed")
 _PARTIAL = ("snapshot.include.collection.list", "snapshot.select.statement.overrides")
 """Settings with which it has not."""
 _SOON_S = 10.0
-_FLUSH_S = 60.0
-_QUEUED = 10_000
+_MANY = 10
+"""So many rows of a topic, and more than stay there, are not deleted before somebody says that it is right."""
 
 
 class _Topic(msgspec.Struct, frozen=True):
@@ -78,6 +84,20 @@ class Swept:
     """How many have none, although the topic says so."""
     whole: bool
     """Whether the topic has the last record of each key; otherwise some are not found."""
+    written: bool = True
+    """Whether the new snapshot, or the source after it, has written a row there."""
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it may be wrong to delete them; None: nothing speaks against it."""
+        if self.gone and not self.written:
+            return (
+                f"the new snapshot has written no row to '{self.topic}': its table is empty, or the connector captures "
+                "it no more (table.include.list, transforms)"
+            )
+        if self.gone >= _MANY and self.gone > self.rows:
+            return f"{self.gone:,} of {self.gone + self.rows:,} rows of '{self.topic}' would be deleted"
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,11 +108,21 @@ class Sweep:
     topics: tuple[Swept, ...]
     keys: Mapping[Position, Sequence[bytes]] = field(repr=False)
     """Partition -> the keys without a row."""
+    ends: Mapping[Position, int] = field(default_factory=dict, repr=False)
+    """How far the topics were read."""
 
     @property
     def count(self) -> int:
         """How many rows."""
         return sum(each.gone for each in self.topics)
+
+    def require_likely(self) -> None:
+        """Raises `ConfigurationError` if what would be deleted may be there."""
+        if doubts := [each.doubt for each in self.topics if each.doubt is not None]:
+            raise ConfigurationError(
+                f"Nothing was deleted: {'; '.join(doubts)}.",
+                hint="compare with the tables of the database; if their rows are gone indeed, --force deletes them",
+            )
 
 
 def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ...]:
@@ -131,6 +161,31 @@ def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ..
     return tuple(topics)
 
 
+def reset(settings: Settings, api: ConnectApi, name: str) -> str | None:
+    """Resets the offsets of a stopped connector, also if nothing says where its topics end.
+
+    Args:
+        settings: of the project and its Kafka.
+        api: of a worker.
+        name: the connector.
+
+    Returns:
+        What it means for a sweep, for people; None: nothing, as of a sink.
+
+    Raises:
+        ConfigurationError: there is no such connector, or it is not stopped.
+        ConnectUnavailableError: the worker does not answer.
+    """
+    states.require_stopped(api, name)
+    try:
+        noted = begin_again(settings, api, name)
+    except (KafkaReadError, ConfigurationError) as error:
+        api.reset_offsets(name)
+        settings.begun_again(name).unlink(missing_ok=True)  # of an earlier reset: a sweep would miss what went since
+        return f"where its topics end is not known, so `sweep` cannot find rows that are gone: {error.message}"
+    return f"`deltaworks connect sweep {name}` finds rows that its new snapshot does not have" if noted else None
+
+
 def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) -> Sweep:
     """Finds the rows in topics that the new snapshot of a source does not have; changes nothing.
 
@@ -143,9 +198,10 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
     Raises:
         ConfigurationError: there is no such connector, it is not stopped, nobody has reset its offsets here, its
             snapshot is not complete or never has all rows, or a topic is none of those that it had, or another source
-            writes to it.
+            writes to it, or its old keys are written so that they cannot be compared with the new ones.
         ConnectUnavailableError: the worker does not answer.
         KafkaReadError: the broker does not answer.
+        SchemasUnavailableError: keys name several schemas, and the registry does not answer.
         IncompatibleCheckpointError: another version of deltaworks has reset the offsets.
     """
     states.require_stopped(api, name)
@@ -168,53 +224,46 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
             each: _keys(settings.cluster, each, begins.get(each, 0), ends[each], boundary)
             for each, boundary in boundaries.items()
         }
-        rows = set[bytes]().union(*(there for there, _ in seen.values()))
         # Partitions that a topic got later have taken keys from others, where the records before stay the last ones.
-        gone = {each: [key for key in old if key not in rows] for each, (_, old) in seen.items()}
+        there = set[bytes]().union(*(each.new for each in seen.values()))
+        deleted = set[bytes]().union(*(each.deleted for each in seen.values()))
+        rows = Rows(there, deleted, lambda: registry_of(settings.values.table("schema_registry")))
+        gone = {each: [key for key in keys_of.old if key not in rows] for each, keys_of in seen.items()}
+        if written := bool(there or deleted):
+            _require_comparable(name, topic, rows, [key for of_one in gone.values() for key in of_one])
         keys |= gone
         whole = topic in kept or not any(begins.get(each, 0) for each in at)
-        found.append(Swept(topic=topic, rows=len(rows), gone=sum(map(len, gone.values())), whole=whole))
-    return Sweep(connector=name, topics=tuple(found), keys=keys)
+        count = sum(map(len, gone.values()))
+        found.append(Swept(topic=topic, rows=len(there), gone=count, whole=whole, written=written))
+    return Sweep(connector=name, topics=tuple(found), keys=keys, ends=ends)
 
 
-def send(settings: Settings, api: ConnectApi, planned: Sweep) -> int:
-    """Writes a null for each row of a plan; the connector is stopped, still.
+def send(settings: Settings, api: ConnectApi, planned: Sweep, *, force: bool = False) -> int:
+    """Writes a null for each row of a plan that nobody has written since; the connector is stopped, still.
 
     Args:
         settings: of the project and its Kafka.
         api: of a worker.
         planned: from `plan`.
+        force: also if most rows of a topic would go, or the new snapshot has written none there.
 
     Returns:
         How many were written.
 
     Raises:
-        ConfigurationError: the connector is not stopped any more.
+        ConfigurationError: the connector is not stopped any more, or rows may be there (`Sweep.require_likely`).
         ConnectUnavailableError: the worker does not answer.
-        KafkaWriteError: some were not written; a new plan has these.
+        KafkaReadError: the broker does not answer.
+        KafkaWriteError: some were not written, or somebody else writes to the topic; a new plan has these.
     """
-    states.require_stopped(api, planned.connector)
-    failed: list[str] = []
+    if not force:
+        planned.require_likely()
 
-    def refuse(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            failed.append(f"{message.topic()}-{message.partition()}: {error.str()}")
+    def still_stopped() -> None:
+        states.require_stopped(api, planned.connector)
 
-    ours = {"enable.idempotence": True, "log_level": 0, "logger": SILENT, "on_delivery": refuse}
-    producer = make(Producer, settings.cluster, ours)
-    for (topic, partition), keys in planned.keys.items():
-        for count, key in enumerate(keys):
-            if count % _QUEUED == _QUEUED - 1:
-                producer.flush(_FLUSH_S)
-            producer.produce(topic, key=key, value=None, partition=partition)
-    left = producer.flush(_FLUSH_S)
-    if failed or left:
-        what = failed[0] if failed else f"the broker has not answered within {_FLUSH_S:g} s"
-        raise KafkaWriteError(
-            f"{len(failed) + left:,} of {planned.count:,} deletions were not written: {what}.",
-            hint=f"deltaworks connect sweep {planned.connector} again: it finds those that are left",
-        )
-    return planned.count
+    still_stopped()
+    return deletions.write(settings, planned.connector, planned.keys, planned.ends, still_stopped)
 
 
 def _captures(config: Mapping[str, str]) -> bool:
@@ -298,27 +347,54 @@ def _is_open(offset: Mapping[str, object]) -> bool:
     return offset.get("snapshot") not in (None, False, "false") or offset.get("last_snapshot_record") is False
 
 
-def _keys(kafka: Kafka, at: Position, begin: int, end: int, boundary: int) -> tuple[set[bytes], list[bytes]]:
-    """The keys of a partition that have a row, and those whose last record is before the boundary and no null."""
-    old, new = dict[bytes, None](), set[bytes]()
+def _require_comparable(name: str, topic: str, rows: Rows, gone: Sequence[bytes]) -> None:
+    """Raises `ConfigurationError` if nobody can say whether rows are gone. It shows no key: these may be of persons."""
+    unclear = [key for key in gone if not rows.can_tell(key)]
+    if unclear:
+        why = "".join(f" ({reason})" for reason in rows.reasons)
+        raise ConfigurationError(
+            f"{len(unclear):,} old keys of topic '{topic}' are written as {row_keys.form_of(unclear[0])}, and the new "
+            f"snapshot of '{name}' writes {rows.forms}: nothing says whether their rows are gone{why}.",
+            hint="have the converter, the columns or a transform of the keys changed? Take that back and reset the "
+            "offsets again, or let the source write into new topics (topic_prefix=)",
+        )
+
+
+@dataclass
+class _Seen:
+    """The keys of a partition."""
+
+    old: dict[bytes, None] = field(default_factory=dict)
+    """Those whose last record is before the boundary, and no null."""
+    new: set[bytes] = field(default_factory=set)
+    """Those that have a row."""
+    deleted: set[bytes] = field(default_factory=set)
+    """Those that had one after the boundary."""
+
+
+def _keys(kafka: Kafka, at: Position, begin: int, end: int, boundary: int) -> _Seen:
+    """The keys of a partition, before and after the boundary."""
+    seen = _Seen()
     if begin < end:
         with closing(reader(kafka)) as consumer:
             consumer.assign([TopicPartition(*at, begin)])
             for message in messages(consumer, end, f"{at[0]}-{at[1]}"):
-                _take(old, new, message, boundary)
-    return new, list(old)
+                _take(seen, message, boundary)
+    return seen
 
 
-def _take(old: dict[bytes, None], new: set[bytes], message: Message, boundary: int) -> None:
+def _take(seen: _Seen, message: Message, boundary: int) -> None:
     """Takes a record into account: of each key only the last one counts."""
     key = message.key()
     if key is None:
         return
-    old.pop(key, None)
-    new.discard(key)
+    seen.old.pop(key, None)
     if message.value() is None:
-        return
-    if int(message.offset() or 0) < boundary:
-        old[key] = None
+        if key in seen.new:
+            seen.new.remove(key)
+            seen.deleted.add(key)
+    elif int(message.offset() or 0) < boundary:
+        seen.old[key] = None
     else:
-        new.add(key)
+        seen.new.add(key)
+        seen.deleted.discard(key)

@@ -28,7 +28,7 @@ from deltaworks.control import batches, fence, jobs
 from deltaworks.control.checkpoint import CheckpointPlan, stored_plan
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import ConfigurationError, ConflictError, DeltaworksError, SinkError
+from deltaworks.errors import ConfigurationError, ConflictError, DeltaworksError, SinkError, TransientError
 from deltaworks.faults import reach
 from deltaworks.files import alone, make_folder
 from deltaworks.lakehouse import snapshots
@@ -93,26 +93,35 @@ def correct(settings: Settings, name: str) -> list[CorrectedSink]:
     Returns:
         What was done.
 
+    Each sink goes on by itself: one that is down holds up no other. Its own corrections keep their order.
+
     Raises:
-        TransientError: a system does not answer, or the stream has to go on first; the next call goes on there.
-        ConfigurationError: a sink cannot be reached as its settings say.
+        TransientError: a system does not answer, or the stream has to go on first; all other sinks are corrected, and
+            the next call goes on there.
+        ConfigurationError: a sink cannot be reached as its settings say; likewise.
     """
     paths = PipelinePaths.of(settings, name)
     if not sink_changes.waiting(paths.publications):
         return []
     nodes = {each.node.name: each for each in at_publish(jobs.load(settings, name).plan().nodes)}
     make_folder(paths.publications)
-    done = []
+    done, failed = [], dict[str, DeltaworksError]()
     with alone(paths.publications):
         for kept in sink_changes.waiting(paths.publications):
             for sink in kept.waiting:
+                if sink in failed:  # each publication knows the one before
+                    continue
                 try:
                     done.append(_corrected(settings, paths, name, kept, sink, nodes.get(sink)))
                 except DeltaworksError as error:
-                    raise _waiting(kept, sink, error) from error
+                    failed[sink] = _waiting(kept, sink, error)
+                    _log.warning("sink %s waits for the corrections of %s: %s", sink, kept.name, error.message)
+                    continue
                 reach("sinks.before_note")
                 kept = sink_changes.note_done(paths.publications, kept, sink)
                 _log.info("sink %s: %s corrected by %s", sink, f"{done[-1].rows:,} rows", kept.name)
+    if failed:
+        raise _all_waiting(list(failed.values()))
     return done
 
 
@@ -232,6 +241,8 @@ class _Correcting:
         self._settings, self._paths, self._name, self._kept = settings, paths, name, kept
         self._sink, self._table = found.node, found.table
         self._as_of = kept.tables[found.table.table].as_of_batch
+        self._log: DeltaLog | None = None
+        """Of the changelog: loaded once, and then followed."""
         self._updated: set[tuple[Any, ...]] = set()
         self._read: set[str] = set()
         """Files of the changelog whose keys are in `_updated`: they never change."""
@@ -241,6 +252,7 @@ class _Correcting:
         plan = stored_plan(self._paths.current.plan)
         if plan is None:
             raise ConfigurationError(f"{self._paths.current.plan} is gone.", hint="bring it back from a copy")
+        self._updated_since()  # most of it, before a transaction locks rows that the stream waits for
         match self._sink.sink:
             case SearchIndex() as index:
                 self._wait_until_settled(plan)  # a database knows which batches it has
@@ -322,13 +334,16 @@ class _Correcting:
         """The keys of batches that the rows do not know. Windows of days that are published are closed."""
         if self._table.kind is not TableKind.CHANGELOG:
             return set()
-        log = DeltaLog(self._settings.tables / changelog_name(self._table.table))
-        log.load()
+        if self._log is None:
+            self._log = DeltaLog(self._settings.tables / changelog_name(self._table.table))
+            self._log.load()
+        else:
+            self._log.catch_up()
         names = schemas(self._table)[0].key_names
-        for path in snapshots.news(log.files, self._as_of):
+        for path in snapshots.news(self._log.files, self._as_of):
             if path in self._read:
                 continue
-            with parquet_file(log.path / path) as file:
+            with parquet_file(self._log.path / path) as file:
                 rows = file.read(columns=[*names, "batch_id"])
             rows = rows.filter(pa.compute.greater(rows["batch_id"], self._as_of))
             self._updated.update(_keys(rows, names))
@@ -371,3 +386,12 @@ def _waiting(kept: KeptSinks, sink: str, error: DeltaworksError) -> DeltaworksEr
         f"{error.message}"
     )
     return type(error)(told, hint=error.hint or "ask again: it goes on where it ended")
+
+
+def _all_waiting(errors: list[DeltaworksError]) -> DeltaworksError:
+    """One error for all sinks that wait; one that passes wins, as the next call may find more done."""
+    first = next((each for each in errors if isinstance(each, TransientError)), errors[0])
+    if len(errors) == 1:
+        return first
+    others = [each.message for each in errors if each is not first]
+    return type(first)("\n  ".join((first.message, *others)), hint=first.hint)

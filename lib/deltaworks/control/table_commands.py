@@ -33,6 +33,10 @@ from deltaworks.object_path import ObjectPath, path_of
 from deltaworks.settings import Settings
 from deltaworks.topology.plan import Plan
 
+_WITH_SINKS = "-with-sinks"
+"""Such a command has a kind of its own: a driver that does not know of sinks would leave them as they are, and refuses
+what it does not know."""
+_UNKNOWN = "There is no command"
 _log = logging.getLogger(__name__)
 
 
@@ -53,14 +57,25 @@ def publish(
         TransientError: the driver did not answer in time; it will not be published later.
     """
     arguments = {"staging": str(staging), "request": msgspec.to_builtins(request)}
-    return _ask(settings, pipeline, "publish", request.run_id, arguments, request.requested_by, timeout_s)
+    return _ask(
+        settings, pipeline, _kind("publish", request), request.run_id, arguments, request.requested_by, timeout_s
+    )
 
 
 def rollback(
     settings: Settings, pipeline: Pipeline, run_id: str, *, requested_by: str, timeout_s: float = 600.0
 ) -> Publication:
     """Takes back what a run has published; raises like `publish`."""
-    return _ask(settings, pipeline, "rollback", run_id, {}, requested_by, timeout_s)
+    found = publication.read(PipelinePaths.of(settings, pipeline.name).publications, run_id)
+    return _ask(
+        settings,
+        pipeline,
+        _kind("rollback", None if found is None else found.request),
+        run_id,
+        {},
+        requested_by,
+        timeout_s,
+    )
 
 
 def opened(settings: Settings, pipeline: Pipeline, plan: Plan, query_id: str, generation: int) -> TableCommitter:
@@ -127,15 +142,15 @@ def carry_out(
 
 
 def _execute(paths: PipelinePaths, committer: TableCommitter, command: Command) -> dict[str, Any]:
-    match command.kind:
+    match command.kind.removesuffix(_WITH_SINKS):
         case "publish":
             request = msgspec.convert(command.arguments["request"], PublicationRequest)
             staging = _staging(paths, command.arguments["staging"])
             done = publication.publish(committer, staging, request, paths.publications)
         case "rollback":
             done = publication.rollback(committer, paths.publications, command.arguments["run_id"])
-        case kind:
-            raise TableError(f"There is no command {kind!r}.", hint="the driver and the caller have different versions")
+        case _:
+            raise TableError(f"{_UNKNOWN} {command.kind!r}.", hint="the driver and the caller have different versions")
     result: dict[str, Any] = msgspec.to_builtins(done)
     return result
 
@@ -152,6 +167,10 @@ def _staging(paths: PipelinePaths, named: str) -> Path:
     if not is_below:
         raise TableError(f"{staging} holds no staging tables: it is not below {place}.", hint="repeat the call")
     return staging
+
+
+def _kind(kind: str, request: PublicationRequest | None) -> str:
+    return kind if request is None or request.sinks is None else kind + _WITH_SINKS
 
 
 def _ask(
@@ -174,6 +193,12 @@ def _ask(
     commands.put(paths.commands, command)
     said = commands.wait(paths.commands, command, act=lambda: _act(settings, pipeline, paths, by), timeout_s=timeout_s)
     if said.result is None:
+        if (said.error or "").startswith(_UNKNOWN):
+            raise TableError(
+                f"The driver of '{pipeline.name}' ({said.by}) is of an older version of deltaworks, which would leave "
+                f"the sinks of run {run_id} as they are: it knows no {kind}. Nothing has changed.",
+                hint=f"deltaworks deploy {pipeline.name}, so that its driver is of this version; then ask again",
+            )
         raise TableError(said.error or "the command was not executed", hint=said.hint)
     return msgspec.convert(said.result, Publication)
 

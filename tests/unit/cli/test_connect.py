@@ -410,9 +410,9 @@ def test_a_sweep_shows_what_is_gone_and_asks_first(
         asked.append(topics)
         return planned
 
-    def send(settings: object, api: object, what: Sweep) -> int:
+    def send(settings: object, api: object, what: Sweep, *, force: bool) -> int:
         sent.append(what)
-        return what.count
+        return what.count - force
 
     monkeypatch.setattr(sweep, "plan", plan)
     monkeypatch.setattr(sweep, "send", send)
@@ -426,6 +426,29 @@ def test_a_sweep_shows_what_is_gone_and_asks_first(
     assert code == exits.CONFIG and "--yes deletes without asking" in told and not sent
     assert "2 deleted: deltaworks connect resume orders_cdc" in call(*command, "--yes")[1]
     assert sent == [planned]
+
+
+def test_a_sweep_of_most_rows_is_shown_and_refused_until_somebody_insists(
+    fake: FakeConnect, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = Sweep(connector="orders_cdc", topics=(Swept(topic="cdc.orders", rows=2, gone=10, whole=True),), keys={})
+    sent: list[bool] = []
+
+    def send(settings: object, api: object, what: Sweep, *, force: bool) -> int:
+        sent.append(force)
+        return 9
+
+    monkeypatch.setattr(sweep, "plan", lambda *_: planned)
+    monkeypatch.setattr(sweep, "send", send)
+    command = ("sweep", "orders_cdc", "--topic", "cdc.orders")
+
+    assert "would be deleted" in " ".join(call(*command, "--dry-run")[1].split())
+    code, _, told = call(*command, "--yes")
+    assert code == exits.CONFIG and "10 of 12 rows of 'cdc.orders' would be deleted" in told and "--force" in told
+    assert not sent
+    code, shown, _ = call(*command, "--yes", "--force")
+    assert (code, sent) == (exits.OK, [True])
+    assert "1 stay: somebody has written them since" in shown and "9 deleted" in shown
 
 
 def test_delete_asks_first(fake: FakeConnect, call: Call) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ import pytest
 
 from deltaworks.connect import DebeziumPostgres
 from deltaworks.connect.api import ConnectApi, Patience
-from deltaworks.connectors import sweep
-from deltaworks.connectors.sweep import Swept, begin_again, plan, send
+from deltaworks.connectors import deletions, sweep
+from deltaworks.connectors.sweep import Sweep, Swept, begin_again, plan, reset, send
 from deltaworks.errors import (
     ConfigurationError,
     ConnectUnavailableError,
@@ -21,6 +21,8 @@ from deltaworks.errors import (
 )
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import TopicState
+from deltaworks.serdes import wire
+from deltaworks.serdes.schemas import InMemory, NoRegistry, WriterSchema
 from deltaworks.settings import Settings
 from tests.support.fake_connect import FakeConnect, fake_connect
 
@@ -61,6 +63,8 @@ class World:
     compacted: frozenset[str] = frozenset({"cdc.orders", "cdc.lines"})
     begin: int = 0
     refuses: bool = False
+    schemas: InMemory = field(default_factory=InMemory)
+    before_null: Callable[[], object] = lambda: None
 
     def write(self, *keys: bytes | None, value: bytes | None = b"{}", topic: str = "cdc.orders") -> None:
         self.topics[topic] += [(0 if key is None else key[0] % 2, key, value) for key in keys]
@@ -82,19 +86,40 @@ class World:
 
 
 class Producer:
-    """Writes into the world."""
+    """Writes into the world, in transactions whose end takes an offset, too."""
 
     def __init__(self, world: World, on_delivery: Any) -> None:
         self.world, self.on_delivery = world, on_delivery
+        self.mine: list[Record] = []
+
+    def init_transactions(self, timeout_s: float) -> None:
+        pass
+
+    def begin_transaction(self) -> None:
+        self.mine = []
 
     def produce(self, topic: str, *, key: bytes, value: None, partition: int) -> None:
         if self.world.refuses:
             self.on_delivery(Refusal(), Place())
-        else:
-            self.world.topics[topic].append((partition, key, value))
+            return
+        self.world.before_null()
+        at = len(self.world.records(topic, partition))
+        self.mine.append((partition, key, value))
+        self.world.topics[topic].append(self.mine[-1])
+        self.on_delivery(None, Place(topic, partition, at))
 
     def flush(self, timeout_s: float) -> int:
         return 0
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self.world.topics["cdc.orders"] += [(partition, None, None) for partition in sorted({m[0] for m in self.mine})]
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        """The records keep their offsets, and readers see none of them."""
+        written = self.world.topics["cdc.orders"]
+        for each in self.mine:
+            place = len(written) - 1 - written[::-1].index(each)
+            written[place] = (each[0], None, None)
 
 
 class Refusal:
@@ -102,12 +127,20 @@ class Refusal:
         return "topic authorization failed"
 
 
+@dataclass
 class Place:
+    name: str = "cdc.orders"
+    number: int = 1
+    at: int = 0
+
     def topic(self) -> str:
-        return "cdc.orders"
+        return self.name
 
     def partition(self) -> int:
-        return 1
+        return self.number
+
+    def offset(self) -> int:
+        return self.at
 
 
 class Consumer:
@@ -149,9 +182,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         monkeypatch.setattr(admin, "begin_offsets", lambda _, topics: offsets(topics, lambda *at: made.begin))
         monkeypatch.setattr(admin, "end_offsets", ends)
         monkeypatch.setattr(admin, "compacted", lambda _, topics: made.compacted & frozenset(topics))
-        monkeypatch.setattr(sweep, "reader", lambda kafka: Consumer(made))
-        monkeypatch.setattr(sweep, "messages", messages)
-        monkeypatch.setattr(sweep, "make", lambda kind, kafka, ours: Producer(made, ours["on_delivery"]))
+        monkeypatch.setattr(admin, "transaction_timeout_ms", lambda _: 60_000)
+        for module in (sweep, deletions):
+            monkeypatch.setattr(module, "reader", lambda kafka: Consumer(made))
+            monkeypatch.setattr(module, "messages", messages)
+            monkeypatch.setattr(module, "registry_of", lambda _: made.schemas)
+        monkeypatch.setattr(deletions, "make", lambda kind, kafka, ours: Producer(made, ours["on_delivery"]))
         yield made
 
 
@@ -176,7 +212,8 @@ def test_each_gets_a_null_in_its_partition_once(world: World) -> None:
 
     assert send(world.settings, world.api, plan(world.settings, world.api, "cdc", ["cdc.orders"])) == 2
 
-    assert world.topics["cdc.orders"][before:] == [(0, b"b", None), (1, b"a", None)]
+    nulls = [each for each in world.topics["cdc.orders"][before:] if each[1] is not None]
+    assert nulls == [(0, b"b", None), (1, b"a", None)]
     assert world.gone() == []
 
 
@@ -189,8 +226,9 @@ def test_what_a_killed_sweep_has_left_is_found_again(world: World) -> None:
 
 
 def test_a_deletion_that_is_refused_is_an_error_that_counts(world: World) -> None:
-    world.write(b"a", b"b")
+    world.write(b"a", b"b", b"c")
     world.reset()
+    world.write(b"c")
     world.refuses = True
 
     with pytest.raises(KafkaWriteError, match=r"2 of 2 deletions were not written: cdc.orders-1: topic author"):
@@ -271,13 +309,14 @@ def test_a_source_that_has_gone_on_after_its_snapshot_is_compared(world: World, 
 def test_while_the_connector_runs_nothing_is_compared_or_deleted(world: World) -> None:
     world.write(b"a")
     world.reset()
+    world.write(b"c")
     planned = plan(world.settings, world.api, "cdc", ["cdc.orders"])
     world.fake.connectors["cdc"].state = "RUNNING"
 
     for act in (world.gone, lambda: send(world.settings, world.api, planned)):
         with pytest.raises(ConfigurationError, match="is RUNNING"):
             act()
-    assert world.topics["cdc.orders"] == [(1, b"a", b"{}")]
+    assert world.topics["cdc.orders"] == [(1, b"a", b"{}"), (1, b"c", b"{}")]
 
 
 def test_without_a_reset_from_here_nothing_is_compared(world: World) -> None:
@@ -363,9 +402,279 @@ def test_a_reset_that_fails_is_none_that_can_be_swept(world: World) -> None:
         world.gone()
 
 
+def test_a_reset_without_kafka_forgets_the_note_of_an_earlier_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep would take what was written in between for rows of the new snapshot."""
+    world.write(b"a")
+    world.reset()
+    monkeypatch.setattr(admin, "cluster_id", lambda kafka, timeout_s: "another")
+    world.fake.connectors["cdc"].offsets = [{"partition": {}, "offset": {"lsn": 1}}]
+
+    assert "`sweep` cannot find rows that are gone: " in (reset(world.settings, world.api, "cdc") or "")
+
+    assert world.fake.connectors["cdc"].offsets == []
+    assert not world.settings.begun_again("cdc").exists()
+
+
+def test_what_a_reset_tells_of_a_sweep(world: World) -> None:
+    assert reset(world.settings, world.api, "cdc") == (
+        "`deltaworks connect sweep cdc` finds rows that its new snapshot does not have"
+    )
+    world.fake.connectors["cdc"].config["topics"] = "cdc.orders"
+    assert reset(world.settings, world.api, "cdc") is None
+    world.fake.connectors["cdc"].state = "RUNNING"
+    with pytest.raises(ConfigurationError, match="is RUNNING"):
+        reset(world.settings, world.api, "cdc")
+
+
 def test_a_note_of_another_version_is_refused(world: World) -> None:
     world.reset()
     world.settings.begun_again("cdc").write_bytes(b'{"format": 2}')
 
     with pytest.raises(IncompatibleCheckpointError, match="has format 2"):
         world.gone()
+
+
+def _schema(*columns: str, name: str = "shop.public.orders.Key", of: str = "long", more: str = "") -> WriterSchema:
+    fields = ", ".join(f'{{"name": "{each}", "type": {{"type": "{of}"{more}}}}}' for each in columns)
+    return WriterSchema(f'{{"type": "record", "name": "{name}", "fields": [{fields}]}}', "AVRO")
+
+
+def _in_registry(world: World, schema: WriterSchema, *rows: bytes) -> list[bytes]:
+    number = world.schemas.id_of("cdc.orders-key", schema)
+    return [wire.header(number) + row for row in rows]
+
+
+def _wrapped(payload: bytes, *fields: bytes) -> bytes:
+    return b'{"schema":{"type":"struct","fields":[' + b",".join(fields) + b']},"payload":' + payload + b"}"
+
+
+ID = b'{"type":"int64","optional":false,"field":"id"}'
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ([b'{"id":1}', b'{"id":2}'], [_wrapped(b'{"id":1}', ID)]),
+        ([_wrapped(b'{"id":1}', ID), _wrapped(b'{"id":2}', ID)], [b'{"id":1}']),
+        ([b'{"a":1,"b":"x"}', b'{"a":2,"b":"x"}'], [b'{"b":"x", "a":1}']),
+        ([b'{"a":1,"b":null}', b'{"a":2,"b":null}'], [b'{"a":1,"b":null}', b'{"a":3,"b":"x"}']),
+    ],
+)
+def test_json_keys_are_compared_by_what_they_say(world: World, old: list[bytes], new: list[bytes]) -> None:
+    """Another converter or another order of columns writes the same row with other bytes."""
+    world.topics["cdc.orders"] += [(0, key, b"{}") for key in old]
+    world.reset()
+    world.topics["cdc.orders"] += [(1, key, b"{}") for key in new]
+
+    assert world.gone() == [old[1]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (b'{"id":2}', b'{"id":"1"}', r"1 old keys of topic 'cdc.orders' are written as JSON \(id: integer\), and"),
+        (b'{"id":2}', b'{"id":1,"part":1}', r"writes JSON \(id: integer, part: integer\): nothing says"),
+        (b"Struct{id=2,part=1}", b"Struct{part=1,id=1}", "are written as a struct as text, Struct{id"),
+        (b'{"id":2}', b"Struct{id=1}", "are written as JSON"),
+        (b'{"id":2}', wire.header(1) + b"\x02", "writes of schema 1: nothing says"),
+        (
+            _wrapped(b'{"id":2000}', b'{"type":"int64","name":"io.debezium.time.Timestamp","field":"id"}'),
+            _wrapped(b'{"id":1000000}', b'{"type":"int64","name":"io.debezium.time.MicroTimestamp","field":"id"}'),
+            "JSON with a schema",
+        ),
+    ],
+)
+def test_keys_of_another_form_are_refused_and_nothing_is_deleted(
+    world: World, old: bytes, new: bytes, told: str
+) -> None:
+    world.topics["cdc.orders"] += [(0, old, b"{}")]
+    world.reset()
+    world.topics["cdc.orders"] += [(0, new, b"{}")]
+
+    with pytest.raises(ConfigurationError, match=told) as refused:
+        world.gone()
+    assert "2" not in refused.value.message.replace("cdc.orders", ""), "it shows a key"
+
+
+def test_keys_of_a_deleted_form_say_what_is_written_now(world: World) -> None:
+    """The only row of the snapshot was deleted after it."""
+    world.topics["cdc.orders"] += [(0, b'{"id":2}', b"{}")]
+    world.reset()
+    world.topics["cdc.orders"] += [(0, b'{"id":1}', b"{}"), (0, b'{"id":1}', None)]
+    assert world.gone() == [b'{"id":2}']
+
+    world.topics["cdc.orders"] += [(0, b'{"id":"1"}', b"{}"), (0, b'{"id":"1"}', None)]
+    assert world.gone() == [b'{"id":2}']
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        _schema("id", name="other.Key"),
+        WriterSchema(_schema("id").text.replace('"name": "id"', '"doc": "d", "default": 0, "name": "id"'), "AVRO"),
+    ],
+)
+def test_a_new_id_of_a_schema_that_says_the_same_is_none(world: World, other: WriterSchema) -> None:
+    old = _in_registry(world, _schema("id"), b"\x02", b"\x04")
+    world.topics["cdc.orders"] += [(0, key, b"{}") for key in old]
+    world.reset()
+    world.topics["cdc.orders"] += [(1, key, b"{}") for key in _in_registry(world, other, b"\x02")]
+
+    assert world.gone() == [old[1]]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        _schema("id", "part"),
+        _schema("part"),
+        _schema("id", of="string"),
+        _schema("id", more=', "connect.name": "io.debezium.time.MicroTimestamp"'),
+        WriterSchema('syntax = "proto3"; message Key { int64 id = 1; }', "PROTOBUF"),
+    ],
+)
+def test_a_new_schema_of_the_keys_is_refused(world: World, other: WriterSchema) -> None:
+    world.topics["cdc.orders"] += [(0, key, b"{}") for key in _in_registry(world, _schema("id"), b"\x02")]
+    world.reset()
+    world.topics["cdc.orders"] += [(0, key, b"{}") for key in _in_registry(world, other, b"\x04")]
+
+    with pytest.raises(ConfigurationError, match=r"are written as of schema 1, and .* writes of schema 2"):
+        world.gone()
+
+
+def test_only_different_schemas_are_looked_up_and_without_a_registry_they_are_refused(world: World) -> None:
+    old = _in_registry(world, _schema("id"), b"\x02", b"\x04")
+    world.topics["cdc.orders"] += [(0, key, b"{}") for key in old]
+    world.reset()
+    world.schemas = NoRegistry()  # type: ignore[assignment]
+    world.topics["cdc.orders"] += [(0, old[0], b"{}")]
+    assert world.gone() == [old[1]]
+
+    world.topics["cdc.orders"][-1] = (0, wire.header(2) + b"\x02", b"{}")
+    with pytest.raises(
+        ConfigurationError, match=r"are gone \(a record names schema 1, and there is no schema registry"
+    ):
+        world.gone()
+
+
+def test_a_topic_to_which_the_snapshot_has_written_nothing_is_deleted_only_if_somebody_says_so(world: World) -> None:
+    """Its table is empty, or `table.include.list` has it no more: the topic looks the same."""
+    world.write(b"a", b"c")
+    world.write(b"x", b"y", topic="cdc.lines")
+    world.reset()
+    world.write(b"x", topic="cdc.lines")
+    planned = plan(world.settings, world.api, "cdc", ["cdc.orders", "cdc.lines"])
+    before = {topic: list(records) for topic, records in world.topics.items()}
+
+    with pytest.raises(ConfigurationError, match=r"the new snapshot has written no row to 'cdc\.orders': ") as refused:
+        send(world.settings, world.api, planned)
+    assert "cdc.lines" not in refused.value.message
+    assert world.topics == before
+
+    assert send(world.settings, world.api, planned, force=True) == 3
+    assert world.gone("cdc.orders", "cdc.lines") == []
+
+
+def test_a_topic_of_an_empty_table_without_old_rows_is_nothing_to_doubt(world: World) -> None:
+    world.write(b"a", topic="cdc.lines")
+    world.reset()
+    world.write(b"c", topic="cdc.lines")
+
+    assert send(world.settings, world.api, plan(world.settings, world.api, "cdc", ["cdc.orders", "cdc.lines"])) == 1
+
+
+@pytest.mark.parametrize(("gone", "there", "refused"), [(10, 9, True), (10, 10, False), (9, 1, False)])
+def test_most_rows_of_a_topic_are_deleted_only_if_somebody_says_so(
+    world: World, gone: int, there: int, refused: bool
+) -> None:
+    world.topics["cdc.orders"] += [(0, b"old-%d" % number, b"{}") for number in range(gone)]
+    world.reset()
+    world.topics["cdc.orders"] += [(0, b"new-%d" % number, b"{}") for number in range(there)]
+    planned = plan(world.settings, world.api, "cdc", ["cdc.orders"])
+
+    if refused:
+        with pytest.raises(ConfigurationError, match=r"Nothing was deleted: 10 of 19 rows of 'cdc\.orders' would be"):
+            send(world.settings, world.api, planned)
+        assert len(world.gone()) == gone
+    assert send(world.settings, world.api, planned, force=refused) == gone
+
+
+def _planned(world: World) -> Sweep:
+    """`a` and `c` are gone, `e` is there."""
+    world.topics["cdc.orders"] += [(1, key, b"{}") for key in (b'{"id":1}', b'{"id":3}')]
+    world.reset()
+    world.topics["cdc.orders"] += [(1, b'{"id":5}', b"{}")]
+    planned = plan(world.settings, world.api, "cdc", ["cdc.orders"])
+    assert planned.count == 2
+    return planned
+
+
+@pytest.mark.parametrize("again", [(1, b'{"id":1}', b"{}"), (0, b'{"id": 1}', b"{}"), (1, b'{"id":1}', None)])
+def test_a_row_that_was_written_after_the_plan_is_not_deleted(world: World, again: Record) -> None:
+    planned = _planned(world)
+    world.topics["cdc.orders"] += [again]
+    before = len(world.topics["cdc.orders"])
+
+    assert send(world.settings, world.api, planned) == 1
+
+    assert world.topics["cdc.orders"][before:] == [(1, b'{"id":3}', None), (1, None, None)]
+
+
+def test_a_row_that_is_written_while_nulls_are_is_not_deleted(world: World) -> None:
+    """The transaction is taken back, and made again without it."""
+    planned = _planned(world)
+
+    def write() -> None:
+        world.before_null = lambda: None
+        world.topics["cdc.orders"] += [(1, b'{"id":1}', b'{"is": "new"}')]
+
+    world.before_null = write
+
+    assert send(world.settings, world.api, planned) == 1
+
+    last = {key: value for _, key, value in world.topics["cdc.orders"]}
+    assert last[b'{"id":1}'] == b'{"is": "new"}' and last[b'{"id":3}'] is None
+
+
+def test_somebody_who_writes_all_the_time_is_an_error_and_nothing_is_deleted(world: World) -> None:
+    planned = _planned(world)
+    world.before_null = lambda: world.topics["cdc.orders"].append((1, b'{"id":9}', b"{}"))
+
+    with pytest.raises(
+        KafkaWriteError, match=r"2 of 2 deletions were not written: somebody else writes to cdc\.orders"
+    ):
+        send(world.settings, world.api, planned)
+    world.before_null = lambda: None
+    assert world.gone() == [b'{"id":1}', b'{"id":3}']
+
+
+def test_a_connector_that_starts_while_nulls_are_written_keeps_its_rows(world: World) -> None:
+    planned = _planned(world)
+
+    def start() -> None:
+        world.fake.connectors["cdc"].state = "RUNNING"
+
+    world.before_null = start
+    with pytest.raises(ConfigurationError, match="is RUNNING"):
+        send(world.settings, world.api, planned)
+    assert all(value is not None for _, key, value in world.topics["cdc.orders"] if key is not None)
+
+
+def test_keys_of_another_form_that_came_after_the_plan_are_refused(world: World) -> None:
+    planned = _planned(world)
+    world.topics["cdc.orders"] += [(0, b'{"id":"1"}', b"{}")]
+
+    with pytest.raises(ConfigurationError, match=r"since the plan are JSON \(id: text\), which cannot be compared"):
+        send(world.settings, world.api, planned)
+
+
+def test_many_deletions_are_several_transactions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletions, "TRANSACTION_RECORDS", 2)
+    world.topics["cdc.orders"] += [(number % 2, b"%d" % number, b"{}") for number in range(5)]
+    world.reset()
+    world.topics["cdc.orders"] += [(0, b"9", b"{}")]
+
+    assert send(world.settings, world.api, plan(world.settings, world.api, "cdc", ["cdc.orders"])) == 5
+    assert world.gone() == []

@@ -14,8 +14,8 @@ from deltaworks.control import sink_corrections
 from deltaworks.control.checkpoint import CheckpointPlan, write_plan
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.sink_corrections import CorrectedSink
-from deltaworks.errors import ConfigurationError, ConflictError
-from deltaworks.lakehouse.publish import publication, stale_sinks
+from deltaworks.errors import ConfigurationError, ConflictError, DeltaworksError, SinkError
+from deltaworks.lakehouse.publish import publication, sink_changes, stale_sinks
 from deltaworks.lakehouse.publish.sink_changes import KeptSinks, OtherSink, SinksRequest, TableRows
 from deltaworks.settings import Settings
 from deltaworks.topology.published_sinks import at_publish
@@ -154,3 +154,120 @@ def test_all_tasks_that_may_write_are_locked_whatever_stages_the_code_of_now_has
 
     assert sink_corrections._Correcting(settings, paths, "shop", kept, found).run() == []
     assert asked == [3]
+
+
+def test_the_log_of_the_changelog_is_loaded_once_and_before_rows_are_locked(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        totals = builder.stream("in", key=str, value=str).group_by_key().count(store="c")
+        totals.to_delta("totals")
+        totals.to_jdbc("totals", url="postgresql://db.example.com/shop")
+
+    done: list[str] = []
+
+    class Log:
+        def __init__(self, path: Path) -> None:
+            self.path, self.files = path, dict[str, Any]()
+
+        def load(self) -> None:
+            done.append("load")
+
+        def catch_up(self) -> None:
+            done.append("catch up")
+
+    class Corrections:
+        def __init__(self, *_: Any, **others: Any) -> None:
+            pass
+
+        def correct(self, number: int, digest: str, parts: Any, *_: Any) -> list[str]:
+            done.append("lock")
+            list(parts())
+            return []
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("deltaworks.sinks.jdbc_corrections.JdbcCorrections", Corrections)
+    monkeypatch.setattr(sink_corrections, "DeltaLog", Log)
+    monkeypatch.setattr(sink_changes, "rows", lambda *_: iter(()))
+    (found,) = at_publish(Pipeline(name="shop", topology=build).plan().nodes)
+    kept = KeptSinks(
+        run_id="run-1",
+        action="publish",
+        round=1,
+        tables={"totals": TableRows(rows=3, columns=(), identity=(), as_of_batch=0)},
+        corrected={"jdbc-totals": "totals"},
+        stale={},
+        per_transaction=1,
+        made_ms=0,
+    )
+    paths = PipelinePaths.of(settings, "shop")
+    plan = CheckpointPlan(lineage="l", query_id="q", fingerprint={}, partitions={}, tasks=(1,), shards=1)
+    write_plan(paths.current.plan, plan)
+
+    assert sink_corrections._Correcting(settings, paths, "shop", kept, found).run() == []
+
+    assert done == ["load", *["lock", "catch up"] * 3]
+
+
+@pytest.fixture
+def several(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Two publications wait for three sinks."""
+
+    def build(builder: StreamsBuilder) -> None:
+        counts = builder.stream("in", key=str, value=str).group_by_key().count(store="c")
+        counts.to_delta("totals")
+        for name in ("a", "b", "c"):
+            counts.to_search(name, name=name, **SEARCH)
+
+    monkeypatch.setattr("deltaworks.control.jobs.load", lambda settings, name: Pipeline(name=name, topology=build))
+    paths = PipelinePaths.of(settings, "shop")
+    for number in (1, 2):
+        kept = KeptSinks(
+            run_id=f"run-{number}",
+            action="publish",
+            round=1,
+            tables={"totals": TableRows(rows=1, columns=(), identity=(), as_of_batch=0)},
+            corrected=dict.fromkeys("abc", "totals"),
+            stale={},
+            made_ms=number,
+            released_ms=number,
+        )
+        sink_changes.KEEPING.save(sink_changes.KEEPING.place_of(paths.publications, kept), kept)
+    return settings
+
+
+def test_a_sink_that_is_down_holds_up_its_own_corrections_only(
+    several: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down: dict[str, DeltaworksError] = {
+        "a": ConfigurationError("No password."),
+        "b": SinkError("No answer.", hint="start it"),
+    }
+    tried: list[tuple[str, str]] = []
+
+    def corrected(settings: object, paths: object, name: str, kept: KeptSinks, sink: str, found: Any) -> CorrectedSink:
+        tried.append((kept.run_id, sink))
+        if sink in down:
+            raise down[sink]
+        return CorrectedSink(name=kept.name, sink=sink, rows=1, refused=0)
+
+    monkeypatch.setattr(sink_corrections, "_corrected", corrected)
+    publications = PipelinePaths.of(several, "shop").publications
+
+    with pytest.raises(SinkError) as raised:  # it passes, so the next call may find more done
+        sink_corrections.correct(several, "shop")
+
+    assert tried == [("run-1", "a"), ("run-1", "b"), ("run-1", "c"), ("run-2", "c")], "each keeps its order"
+    assert "sink 'b' is not corrected yet: No answer." in raised.value.message
+    assert "sink 'a' is not corrected yet: No password." in raised.value.message
+    assert raised.value.hint == "start it"
+    assert [kept.waiting for kept in sink_changes.waiting(publications)] == [("a", "b"), ("a", "b")]
+
+    del down["b"]
+    with pytest.raises(ConfigurationError, match="publish of run run-1, but sink 'a' is not corrected yet"):
+        sink_corrections.correct(several, "shop")
+    down.clear()
+    assert [each.name for each in sink_corrections.correct(several, "shop")] == ["run-1/publish-1", "run-2/publish-1"]
+    assert sink_changes.waiting(publications) == []

@@ -67,6 +67,11 @@ class KeptCorrections(msgspec.Struct, frozen=True, kw_only=True):
         return max(1, -(-self.count // self.per_transaction))
 
     @property
+    def needed(self) -> frozenset[str]:
+        """The tables whose rows are sent, still."""
+        return frozenset(self.tables) if self.sent_ms is None else frozenset()
+
+    @property
     def name(self) -> str:
         """Identifies them among all of a pipeline."""
         return f"{self.run_id}/{self.action}-{self.round}"

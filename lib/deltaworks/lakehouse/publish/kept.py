@@ -12,7 +12,8 @@ A publication that was taken back before its last commit has released nothing, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
@@ -20,11 +21,12 @@ from typing import Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from deltaworks import formats
-from deltaworks.errors import TableError
+from deltaworks.errors import DeltaworksError, TableError
 from deltaworks.files import remove_tree, replace_file
 from deltaworks.names import FILE, RUN
 
 Action = Literal["publish", "rollback"]
+_log = logging.getLogger(__name__)
 
 
 class Kept(Protocol):
@@ -42,6 +44,9 @@ class Kept(Protocol):
     def made_ms(self) -> int: ...
     @property
     def released_ms(self) -> int | None: ...
+    @property
+    def needed(self) -> Collection[str]:
+        """The tables whose rows are needed, still."""
 
 
 K = TypeVar("K", bound=Kept)
@@ -100,6 +105,31 @@ class Keeping(Generic[K]):
     def drop(self, publications: Path, run_id: str, action: Action, number: int) -> None:
         """Forgets what was never released."""
         remove_tree(self.folder_of(publications, run_id, action, number))
+
+    def sweep(self, publications: Path) -> list[Path]:
+        """Removes rows that kills have left, and that no document names or needs; returns their files.
+
+        For the committer of the tables before it writes rows: nobody else does. A document that cannot be read may need
+        all rows beside it.
+        """
+        found: dict[Path, list[Path]] = {}
+        for file in sorted((publications / self.what).glob("*/*/*.parquet")):
+            found.setdefault(file.parent, []).append(file)
+        removed = []
+        for folder, rows in found.items():
+            try:
+                kept = self.read(folder)
+            except DeltaworksError as error:
+                _log.warning("rows in %s stay: %s", folder, error.message)
+                continue
+            needed = set[str]() if kept is None else {rows_of(folder, table).name for table in kept.needed}
+            for file in rows:
+                if file.name not in needed:
+                    file.unlink(missing_ok=True)
+                    removed.append(file)
+            if kept is None:
+                remove_tree(folder)
+        return removed
 
     def of_run(self, publications: Path, run_id: str) -> list[K]:
         """What was released of a run, in order."""

@@ -167,6 +167,7 @@ def publish(
         TableError: it cannot be published, and why; nothing has changed.
         FencedError: a newer generation of the pipeline has taken over.
     """
+    _sweep(publications)
     record = _read(publications, request.run_id)
     tables = _tables(committer, request)
     number = _round(committer, record, request, tables)
@@ -228,6 +229,7 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
             changed.
         FencedError: a newer generation of the pipeline has taken over.
     """
+    _sweep(publications)
     found = _read(publications, run_id)
     if found is None:
         known = sorted(path.stem for path in publications.glob("*.json"))
@@ -282,6 +284,12 @@ def read(publications: Path, run_id: str) -> Publication | None:
     """What a run has published; None: nothing."""
     record = _read(publications, run_id)
     return None if record is None else record.summary()
+
+
+def _sweep(publications: Path) -> None:
+    """Removes rows that an earlier publication has left when it was killed."""
+    corrections.KEEPING.sweep(publications)
+    sink_changes.KEEPING.sweep(publications)
 
 
 def _tables(committer: TableCommitter, request: PublicationRequest) -> list[OpenTable]:

@@ -82,6 +82,11 @@ class KeptSinks(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
     @property
+    def needed(self) -> frozenset[str]:
+        """The tables whose rows correct sinks, still."""
+        return frozenset(self.corrected.values()) if self.released_ms is None or self.waiting else frozenset()
+
+    @property
     def name(self) -> str:
         """Identifies them among all of a pipeline."""
         return f"{self.run_id}/{self.action}-{self.round}"

@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from deltaworks.errors import TableError
-from deltaworks.lakehouse.publish import publication, sink_changes, stale_sinks
+from deltaworks.lakehouse.publish import corrections, publication, sink_changes, stale_sinks
+from deltaworks.lakehouse.publish.corrections import KeptCorrections, TableCorrections
 from deltaworks.lakehouse.publish.kept import Keeping, rows_of
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
 from deltaworks.lakehouse.publish.sink_changes import KeptSinks, OtherSink, SinksRequest, TableRows
@@ -283,3 +284,82 @@ def test_a_mark_that_cannot_be_read_is_told(publications: Path) -> None:
     with pytest.raises(TableError, match="The mark of a stale sink") as raised:
         stale_sinks.all_of(publications)
     assert "remove the file once its sink is written anew" in str(raised.value)
+
+
+def test_rows_that_no_document_names_or_needs_are_swept(publications: Path) -> None:
+    """A kill before the document is written leaves rows without one, one after the last note rows of the past."""
+
+    def rows(folder: Path, *tables: str) -> list[Path]:
+        folder.mkdir(parents=True, exist_ok=True)
+        found = [folder / f"{table}.parquet" for table in tables]
+        for each in found:
+            each.write_bytes(b"rows")
+        return found
+
+    def folder(run: str) -> Path:
+        return sink_changes.KEEPING.folder_of(publications, run, "publish", 1)
+
+    def save(run: str, released_ms: int | None, done_ms: dict[str, int]) -> None:
+        told = TableRows(rows=1, columns=(), identity=(), as_of_batch=0)
+        found = KeptSinks(
+            run_id=run,
+            action="publish",
+            round=1,
+            tables={"users": told, "other": told},
+            corrected={"search-users": "users"},
+            stale={},
+            made_ms=1,
+            released_ms=released_ms,
+            done_ms=done_ms,
+        )
+        sink_changes.KEEPING.save(folder(run), found)
+
+    orphan = rows(folder("run-0"), "users")
+    for run, released, done in (("run-1", None, {}), ("run-2", 2, {}), ("run-3", 3, {"search-users": 3})):
+        save(run, released, done)
+    begun, waits, over = (rows(folder(run), "users", "other") for run in ("run-1", "run-2", "run-3"))
+    damaged = rows(folder("run-4"), "users")
+    (folder("run-4") / "sinks.json").write_bytes(b"{")
+
+    gone = sink_changes.KEEPING.sweep(publications)
+
+    assert sorted(gone) == sorted([*orphan, begun[1], waits[1], *over])
+    assert not folder("run-0").exists() and not any(each.exists() for each in gone)
+    assert begun[0].exists() and waits[0].exists() and damaged[0].exists()
+    assert sink_changes.KEEPING.sweep(publications) == []
+
+
+def test_corrections_that_are_sent_need_no_rows(publications: Path) -> None:
+    for run, sent_ms in (("run-1", None), ("run-2", 2)):
+        kept = KeptCorrections(
+            run_id=run,
+            action="publish",
+            round=1,
+            topic="told",
+            tables={"users": TableCorrections(rows=1, columns=(), identity=())},
+            made_ms=1,
+            released_ms=1,
+            sent_ms=sent_ms,
+        )
+        folder = corrections.KEEPING.place_of(publications, kept)
+        corrections.KEEPING.save(folder, kept)
+        (folder / "users.parquet").write_bytes(b"rows")
+
+    assert [each.parent.parent.name for each in corrections.KEEPING.sweep(publications)] == ["run-2"]
+
+
+def test_a_publication_sweeps_what_a_killed_one_has_left(publications: Path, live: Stream, staging: Stream) -> None:
+    left = [publications / what / "run-0" / "publish-1" / "users.parquet" for what in ("sinks", "corrections")]
+    for each in left:
+        each.parent.mkdir(parents=True)
+        each.write_bytes(b"rows")
+
+    publication.publish(live.committer, staging.root, request(staging, days=(0, 2)), publications)
+
+    assert not any(each.exists() for each in left)
+    there = sink_changes.KEEPING.folder_of(publications, "run-1", "publish", 1)
+    assert {each.name for each in there.iterdir()} >= {"sinks.json", "users.parquet"}
+    left[0].parent.mkdir(parents=True)
+    left[0].write_bytes(b"rows")
+    publication.rollback(live.committer, publications, "run-1")
+    assert not left[0].exists()
