@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deltaworks.control.paths import PipelinePaths
     from deltaworks.control.reporter import Reporter
     from deltaworks.dsl.pipeline import Pipeline
+    from deltaworks.traces.tracer import Tracer
 
 StartOffsets = Literal["earliest", "latest"]
 Name = Annotated[str, typer.Argument(help="Name of the pipeline: its file in jobs/, without `.py`.")]
@@ -153,7 +154,7 @@ def run(
         silent = generation is None or finish_batch
         reporter = SilentReporter() if silent else RegistryReporter(settings, name, number)
         try:
-            with _metered(settings, name, reporter) as metered:
+            with _metered(settings, name, reporter) as metered, _traced(settings, pipeline, number) as tracer:
                 streaming.run(
                     pipeline,
                     settings,
@@ -162,6 +163,7 @@ def run(
                     take_over=take_over,
                     generation=number,
                     reporter=metered,
+                    tracer=tracer,
                 )
         finally:
             reporter.close()
@@ -174,6 +176,19 @@ def _metered(settings: Settings, name: str, reporter: Reporter) -> AbstractConte
     from deltaworks.metrics.endpoint import metered
 
     return metered(settings, name, reporter)
+
+
+def _traced(settings: Settings, pipeline: Pipeline, generation: int) -> AbstractContextManager[Tracer | None]:
+    """Its batches have traces, if the settings say where to send them; only then is OpenTelemetry needed."""
+    from deltaworks.traces.options import TraceOptions
+
+    options = TraceOptions.of(settings, pipeline.name)
+    if options is None:
+        return nullcontext()
+    from deltaworks.traces.export import traced
+
+    interval_s = pipeline.trigger_interval.total_seconds()
+    return traced(settings, pipeline.name, generation, options, interval_s=interval_s)
 
 
 def _note_code(settings: Settings, paths: PipelinePaths, generation: int) -> None:
