@@ -90,7 +90,11 @@ def test_the_log_says_once_that_a_receiver_is_down_and_once_that_it_is_back(
 
 def test_the_end_waits_only_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     let_on = threading.Event()
-    deliveries: Deliveries[int] = Deliveries(lambda item: let_on.wait(30) and None, "there", close_s=0.2)
+
+    def deliver(item: int) -> None:
+        let_on.wait(30)
+
+    deliveries: Deliveries[int] = Deliveries(deliver, "there", close_s=0.2)
     for number in range(3):
         deliveries.put(number)
     begun = time.monotonic()

@@ -15,6 +15,7 @@ from deltaworks.errors import SinkError
 from deltaworks.settings import Settings
 from deltaworks.traces.deliveries import CAPACITY
 from deltaworks.traces.export import is_sampled, trace_id, traced
+from deltaworks.traces.figures import BatchFigures
 from deltaworks.traces.options import PATH, TraceOptions
 from tests.support.otlp import Received, ReceivedSpan, otlp_receiver
 from tests.unit.traces.batches import BEGUN_MS, BEGUN_S, SECRET, SPARK, begun, figures
@@ -94,7 +95,7 @@ def test_the_resource_says_which_driver_of_which_home_it_was(settings: Settings)
     }
 
 
-def begun_and_failed(error: BaseException, batch_id: int = 41) -> object:
+def begun_and_failed(error: BaseException, batch_id: int = 41) -> BatchFigures:
     batch = begun(batch_id)
     batch.end(BEGUN_S + 0.5, (BEGUN_MS + 500) * 1_000_000, error)
     return batch
@@ -103,7 +104,7 @@ def begun_and_failed(error: BaseException, batch_id: int = 41) -> object:
 def test_a_batch_that_fails_is_in_error_and_does_not_quote_the_record(settings: Settings) -> None:
     with otlp_receiver() as received, traced(settings, "orders", 3, to(received, sample_ratio=0.0)) as tracer:
         tracer.ended(figures())
-        tracer.failed(begun_and_failed(SinkError(f"no place for {SECRET}")))  # type: ignore[arg-type]
+        tracer.failed(begun_and_failed(SinkError(f"no place for {SECRET}")))
         spans = received.wait(1)
 
     assert {span.name: span.failed for span in spans} == {"batch": True, "tasks": True}
@@ -116,7 +117,7 @@ def test_nothing_of_a_record_goes_out(settings: Settings) -> None:
     assert SECRET in repr(batch.results), "the statistics of a file have it"
     with otlp_receiver() as received, traced(settings, "orders", 3, to(received)) as tracer:
         tracer.ended(batch)
-        tracer.failed(begun_and_failed(SinkError(SECRET), 42))  # type: ignore[arg-type]
+        tracer.failed(begun_and_failed(SinkError(SECRET), 42))
         received.wait(2)
     assert b"orders-0" in b"".join(body for _, _, body in received.requests)
     assert SECRET.encode() not in b"".join(body for _, _, body in received.requests)

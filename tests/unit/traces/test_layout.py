@@ -30,7 +30,13 @@ def tree(span: Span) -> dict[str, object]:
 
 
 def test_a_batch_has_spark_s_phases_ours_its_tasks_and_its_tables() -> None:
-    task = {"open": {}, "poll orders": {}, "process orders": {}, "commit": {"commit transaction": {}}, "keep": {}}
+    task: dict[str, object] = {
+        "open": {},
+        "poll orders": {},
+        "process orders": {},
+        "commit": {"commit transaction": {}},
+        "keep": {},
+    }
     assert tree(batch_span(figures(tasks=2))) == {
         "latestOffset": {},
         "walCommit": {},

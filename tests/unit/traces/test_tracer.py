@@ -22,13 +22,14 @@ def tracer(handed: list[BatchFigures]) -> SamplingTracer:
 def test_a_batch_is_handed_on_once_spark_has_told_of_it(tracer: SamplingTracer, handed: list[BatchFigures]) -> None:
     batch = figures(1, spark=False)
     tracer.ended(batch)
-    assert tracer.waits and handed == []
+    waited = [tracer.waits]
     tracer.spark_told(0, SPARK)
-    assert tracer.waits and handed == [], "it told of the one before"
+    assert handed == [], "it told of the one before"
+    waited.append(tracer.waits)
     tracer.spark_told(1, SPARK)
 
     assert handed == [batch] and batch.spark_phases == SPARK
-    assert not tracer.waits
+    assert [*waited, tracer.waits] == [True, True, False]
     tracer.spark_told(1, SPARK)
     assert handed == [batch]
 
