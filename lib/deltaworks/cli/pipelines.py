@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from deltaworks.control.paths import PipelinePaths
     from deltaworks.control.reporter import Reporter
     from deltaworks.dsl.pipeline import Pipeline
-    from deltaworks.traces.tracer import Tracer
 
 StartOffsets = Literal["earliest", "latest"]
 Name = Annotated[str, typer.Argument(help="Name of the pipeline: its file in jobs/, without `.py`.")]
@@ -150,11 +149,12 @@ def run(
         if start_offsets is not None:
             settings = dataclasses.replace(settings, start_offsets=start_offsets)
         from deltaworks.spark import streaming
+        from deltaworks.traces.tracer import tracing
 
         silent = generation is None or finish_batch
         reporter = SilentReporter() if silent else RegistryReporter(settings, name, number)
         try:
-            with _metered(settings, name, reporter) as metered, _traced(settings, pipeline, number) as tracer:
+            with _metered(settings, name, reporter) as metered, tracing(settings, pipeline, number) as tracer:
                 streaming.run(
                     pipeline,
                     settings,
@@ -176,19 +176,6 @@ def _metered(settings: Settings, name: str, reporter: Reporter) -> AbstractConte
     from deltaworks.metrics.endpoint import metered
 
     return metered(settings, name, reporter)
-
-
-def _traced(settings: Settings, pipeline: Pipeline, generation: int) -> AbstractContextManager[Tracer | None]:
-    """Its batches have traces, if the settings say where to send them; only then is OpenTelemetry needed."""
-    from deltaworks.traces.options import TraceOptions
-
-    options = TraceOptions.of(settings, pipeline.name)
-    if options is None:
-        return nullcontext()
-    from deltaworks.traces.export import traced
-
-    interval_s = pipeline.trigger_interval.total_seconds()
-    return traced(settings, pipeline.name, generation, options, interval_s=interval_s)
 
 
 def _note_code(settings: Settings, paths: PipelinePaths, generation: int) -> None:

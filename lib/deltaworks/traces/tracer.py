@@ -4,9 +4,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.settings import Settings
 from deltaworks.traces.figures import BatchFigures
+from deltaworks.traces.options import TraceOptions
+
+
+def tracing(settings: Settings, pipeline: Pipeline, generation: int) -> AbstractContextManager[Tracer]:
+    """A tracer that sends traces while the block runs, if the settings say where; only then is OpenTelemetry imported.
+
+    Args:
+        settings: of the home.
+        pipeline: whose batches they are.
+        generation: of the driver.
+
+    Raises:
+        ConfigurationError: a secret is not there, or a value that it refers to cannot be used.
+    """
+    options = TraceOptions.of(settings, pipeline.name)
+    if options is None:
+        return nullcontext(NoTracer())
+    from deltaworks.traces.export import traced
+
+    interval_s = pipeline.trigger_interval.total_seconds()
+    return traced(settings, pipeline.name, generation, options, interval_s=interval_s)
 
 
 class Tracer(Protocol):
