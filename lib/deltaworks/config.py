@@ -361,13 +361,16 @@ class Values:
         """These values, with references in settings of libraries replaced by the secrets, and settings that name a
         certificate or a key of Kafka's clients by those that hold it.
 
-        A file that cannot be read here is left to who has it at that path.
+        A file that cannot be read here is left to who has it at that path. Those of traces are left out: only drivers
+        send them.
 
         Raises:
             ConfigurationError: a secret is not there.
         """
         tables: dict[Table, dict[str, str | Reference]] = {}
         for table, of in self.tables.items():
+            if table[0] == "traces":
+                continue
             tables[table] = {name: each.read() if isinstance(each, Reference) else each for name, each in of.items()}
             if table[0] == "kafka":
                 tables[table] = dict(_with_its_file(name, str(each)) for name, each in tables[table].items())

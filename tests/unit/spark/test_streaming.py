@@ -113,7 +113,7 @@ class Frame:
 def test_a_batch_has_a_trace_with_all_that_the_driver_measures(tmp_path: Path) -> None:
     traced: list[BatchFigures] = []
     driver, given = traced_driver(tmp_path, traced), figures(tasks=3)
-    driver._current.sizes.parent.mkdir(parents=True)
+    driver._current.sizes.parent.mkdir(parents=True, exist_ok=True)
     driver._first_batch = 40
     driver._intents = SimpleNamespace(require=lambda _: given.intent, require_same=lambda *_: None)  # type: ignore[assignment]
     header = BatchHeader(id=41, clock_ms=0, intent="", known=0)

@@ -84,6 +84,15 @@ def test_a_driver_gets_the_variables_that_they_refer_to(tmp_path: Path) -> None:
     assert settings.environment().items() >= address.items()
 
 
+def test_tasks_of_other_machines_do_not_get_the_secret(tmp_path: Path) -> None:
+    text = '[traces]\nendpoint = "http://collector:4318"\nheaders = { env = "NOT_SET" }\n'
+    (tmp_path / "deltaworks.toml").write_text(text)
+    settings = Settings.from_environment({"DELTAWORKS_PROJECT": str(tmp_path)})
+
+    assert settings.traces_of("orders").keys() == {"endpoint", "headers"}
+    assert settings.without_references().traces_of("orders") == {}
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
