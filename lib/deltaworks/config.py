@@ -622,6 +622,8 @@ def _require_for_traces(name: str, value: object, origin: str) -> None:
     match name:
         case "headers" if not isinstance(value, dict):
             raise ConfigurationError(f"{origin} is a secret.", hint='{ file = "..." } says where it is')
+        case "endpoint" if isinstance(value, str) and "@" in value:
+            raise ConfigurationError(f"{origin} has a password.", hint='{ file = "..." } says where the address is')
         case "endpoint" if not isinstance(value, dict) and not str(value).startswith(("http://", "https://")):
             raise ConfigurationError(f"{origin} is {value!r}; expected http:// or https:// and a host.")
         case "sample_ratio" if not is_number or not 0 <= float(str(value)) <= 1:

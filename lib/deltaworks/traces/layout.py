@@ -34,6 +34,8 @@ Kind = Literal["internal", "client", "consumer", "producer"]
 _BEFORE = ("latestOffset", "walCommit", "getBatch", "queryPlanning")
 """What Spark does before it hands a batch to the driver, in this order; it may name other parts."""
 _AROUND, _AFTER, _ALL = "addBatch", ("commitOffsets",), "triggerExecution"
+_ROUNDED_NS = 2_000_000
+"""Tasks tell moments in whole milliseconds, so a smaller difference says nothing of their clock."""
 _KAFKA: Mapping[str, Attribute] = {"messaging.system": "kafka"}
 
 
@@ -187,7 +189,7 @@ def _task(result: TaskResult, inside: Interval) -> Span:
         "deltaworks.restored_entries": counts.restored_entries,
     }
     attributes |= {name: number for name, number in optional.items() if number}
-    if shift_ns:
+    if abs(shift_ns) >= _ROUNDED_NS:
         attributes["deltaworks.shifted_ms"] = round(shift_ns / 1e6, 3)
     return Span(f"task {result.stage}-{result.task}", at.begin_ns, at.end_ns, attributes, children)
 

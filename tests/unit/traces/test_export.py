@@ -78,7 +78,7 @@ def test_a_batch_arrives_as_one_trace_whose_spans_nest(settings: Settings) -> No
 
 
 def test_the_resource_says_which_driver_of_which_home_it_was(settings: Settings) -> None:
-    settings = replace(settings, code=Path("/home/code/abc123"), values=replace(settings.values, environment="prod"))
+    settings = replace(settings, code=settings.home / "code" / "abc123", values=replace(settings.values, environment="prod"))
     with otlp_receiver() as received, traced(settings, "orders", 3, to(received)) as tracer:
         tracer.failed(begun_and_failed(SinkError("x")))
         (resource,) = {tuple(sorted(span.resource.items())) for span in received.wait(1)}

@@ -97,6 +97,7 @@ def test_tasks_of_other_machines_do_not_get_the_secret(tmp_path: Path) -> None:
     ("line", "problem"),
     [
         ('endpoint = "collector:4318"', "expected http:// or https:// and a host"),
+        ('endpoint = "http://user:Bearer@collector"', "has a password"),
         ("endpoint = 4318", "expected http:// or https:// and a host"),
         ('headers = "authorization=Bearer secret"', "is a secret"),
         ("sample_ratio = 1.5", "is 1.5; expected a share from 0 to 1"),
