@@ -24,6 +24,10 @@ url = "https://registry.example.com"
 username = "streams"
 password = { env = "REGISTRY_PASSWORD" }
 
+[traces]                                     # where traces of batches go
+endpoint = "http://127.0.0.1:4318"
+headers = { file = "/run/secrets/traces" }
+
 [connect]                                    # where Kafka Connect answers
 url = "https://connect.example.com"
 username = "streams"
@@ -117,12 +121,14 @@ _PEM = {
 """Settings of Kafka's clients that name a file, and those that hold what is in it."""
 _ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 _COMMAND_S = 30
-Kind: TypeAlias = Literal["kafka", "spark", "retention", "s3", "schema_registry", "connect"]
-_OF_PIPELINES: tuple[Kind, ...] = ("kafka", "spark", "retention")
+Kind: TypeAlias = Literal["kafka", "spark", "retention", "traces", "s3", "schema_registry", "connect"]
+_OF_PIPELINES: tuple[Kind, ...] = ("kafka", "spark", "retention", "traces")
 """Tables of settings that pipelines may have of their own; `kafka` and `spark` go to a library as they are."""
 _KINDS: tuple[Kind, ...] = (*_OF_PIPELINES, "s3", "schema_registry", "connect")
 """All tables of settings."""
 _RETENTION = ("versions", "hours", "days")
+_TRACES = ("endpoint", "headers", "ca_file", "sample_ratio", "timeout_seconds")
+_LONGEST_TIMEOUT_S = 60
 _TABLES = frozenset({*_KINDS, "pipelines"})
 """Keys of a layer of the file that are tables."""
 SPARK_SECRET = "spark.authenticate.secret"
@@ -355,13 +361,16 @@ class Values:
         """These values, with references in settings of libraries replaced by the secrets, and settings that name a
         certificate or a key of Kafka's clients by those that hold it.
 
-        A file that cannot be read here is left to who has it at that path.
+        A file that cannot be read here is left to who has it at that path. Those of traces are left out: only drivers
+        send them.
 
         Raises:
             ConfigurationError: a secret is not there.
         """
         tables: dict[Table, dict[str, str | Reference]] = {}
         for table, of in self.tables.items():
+            if table[0] == "traces":
+                continue
             tables[table] = {name: each.read() if isinstance(each, Reference) else each for name, each in of.items()}
             if table[0] == "kafka":
                 tables[table] = dict(_with_its_file(name, str(each)) for name, each in tables[table].items())
@@ -587,6 +596,12 @@ def _setting(kind: Kind, name: str, value: object, origin: str, folder: Path) ->
             _require_for_spark(name, value, origin)
         case "retention":
             return _retention(name, value, origin)
+        case "traces":
+            _require_for_traces(name, value, origin)
+            if name == "ca_file":
+                return str(folder / Path(str(value)).expanduser())
+            if isinstance(value, float):
+                return str(value)
         case "s3" | "schema_registry" | "connect":
             _SERVERS[kind].require(kind, name, value, origin)
             if name.endswith("_file"):
@@ -598,6 +613,25 @@ def _setting(kind: Kind, name: str, value: object, origin: str, folder: Path) ->
     if isinstance(value, str | int):
         return str(value)
     raise _unexpected(value, origin)
+
+
+def _require_for_traces(name: str, value: object, origin: str) -> None:
+    if name not in _TRACES:
+        raise ConfigurationError(f"{origin} is no setting.", hint=f"settings of [traces]: {', '.join(_TRACES)}")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match name:
+        case "headers" if not isinstance(value, dict):
+            raise ConfigurationError(f"{origin} is a secret.", hint='{ file = "..." } says where it is')
+        case "endpoint" if isinstance(value, str) and "@" in value:
+            raise ConfigurationError(f"{origin} has a password.", hint='{ file = "..." } says where the address is')
+        case "endpoint" if not isinstance(value, dict) and not str(value).startswith(("http://", "https://")):
+            raise ConfigurationError(f"{origin} is {value!r}; expected http:// or https:// and a host.")
+        case "sample_ratio" if not is_number or not 0 <= float(str(value)) <= 1:
+            raise ConfigurationError(f"{origin} is {value!r}; expected a share from 0 to 1, such as 0.1.")
+        case "timeout_seconds" if not isinstance(value, int) or not is_number or not 1 <= value <= _LONGEST_TIMEOUT_S:
+            raise ConfigurationError(f"{origin} is {value!r}; expected seconds from 1 to {_LONGEST_TIMEOUT_S}.")
+        case "ca_file" if not isinstance(value, str):
+            raise ConfigurationError(f"{origin} is {value!r}; expected the path of a file.")
 
 
 def _retention(name: str, value: object, origin: str) -> str:
@@ -648,7 +682,7 @@ def _check(layer: Mapping[str, Any], prefix: str, file: Path) -> None:
             if key not in _OF_PIPELINES:
                 raise ConfigurationError(
                     f"{file} has the key '{prefix}pipelines.{name}.{key}', which is no setting of a pipeline.",
-                    hint=f"a pipeline has tables of its own: [{prefix}pipelines.{name}.kafka], spark and retention",
+                    hint=f"tables of a pipeline: [{prefix}pipelines.{name}.kafka], spark, retention, traces",
                 )
             _table(each[key], f"{prefix}pipelines.{name}.{key}", file)
     for key in layer.keys() - _TABLES:

@@ -34,6 +34,7 @@ EXTRAS = {
     "spark": "spark",
     "stack": "stack",
     "tables": "delta",
+    "traces": "traces",
     "ui": "queries",
 }
 """Package below `deltaworks` -> the extra that it needs, or some functions of it; others need nothing but the core."""

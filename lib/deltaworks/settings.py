@@ -398,6 +398,11 @@ class Settings:
         differs."""
         return {name: str(value) for name, value in self.values.table("retention", pipeline).items()}
 
+    def traces_of(self, pipeline: str) -> dict[str, str | config.Reference]:
+        """Where traces of batches go, and which: `[traces]`, and `[pipelines.NAME.traces]` says what differs. No
+        endpoint: there are none."""
+        return self.values.table("traces", pipeline)
+
     @property
     def joined_python_path(self) -> str:
         """`python_path` in the format of PYTHONPATH."""

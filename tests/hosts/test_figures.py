@@ -19,6 +19,8 @@ from deltaworks.runtime.shard import PHASES
 from deltaworks.runtime.state import recovery
 from deltaworks.settings import Settings
 from deltaworks.testing.topics import RawRecord
+from deltaworks.traces.figures import BatchFigures
+from deltaworks.traces.layout import batch_span
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 
@@ -66,6 +68,30 @@ def test_a_task_tells_what_its_batch_took_and_when_its_records_came(stream: Told
         assert all(seconds > 0 for seconds in counts.phases.values()), counts.phases
         assert sum(each.records for each in counts.arrivals) == counts.records_in > 0
         assert max(each.read_ms for each in counts.arrivals) <= counts.processed_ms <= counts.committed_ms
+    stream.close()
+
+
+def test_a_trace_of_real_tasks_nests_and_lasts_as_long_as_they_did(stream: Told) -> None:
+    begun_s = clock.ticks_s()
+    stream.run(stream.end())
+    batch = BatchFigures(batch_id=0, generation=1, query_id="q", begun_s=begun_s, results=stream.results)
+    batch.processed_s = clock.ticks_s()
+    batch.end(clock.ticks_s(), clock.wall_ns())
+    spans = list(batch_span(batch).all())
+
+    for parent in spans:
+        assert all(parent.begin_ns <= each.begin_ns <= each.end_ns <= parent.end_ns for each in parent.children)
+    tasks = {span.name: span for span in spans if span.name.startswith("task ")}
+    assert sorted(tasks) == [f"task 0-{task}" for task in range(4)]
+    for result, task in zip(stream.results, tasks.values(), strict=True):
+        assert "deltaworks.shifted_ms" not in task.attributes, "it is this machine's clock"
+        names = ["open", "poll words", "process words", "commit", "keep"]
+        assert [each.name for each in task.children] == names
+        took = {name: (each.end_ns - each.begin_ns) / 1e9 for name, each in zip(PHASES, task.children, strict=True)}
+        assert took == pytest.approx(result.counts.phases, abs=2e-3), "milliseconds of the wall clock, and no more"
+        assert 0 < result.counts.transaction_s <= result.counts.phases["commit"]
+        [transaction] = task.children[3].children
+        assert transaction.attributes["messaging.batch.message_count"] == result.counts.sent > 0
     stream.close()
 
 

@@ -26,6 +26,10 @@ def _numbers(builder: StreamsBuilder) -> None:
     builder.stream("numbers", key=str, value=str).map_values(int, value=int).to("doubled")
 
 
+def _traced_numbers(builder: StreamsBuilder) -> None:
+    builder.stream("traced-numbers", key=str, value=str).map_values(int, value=int).to("traced-doubled")
+
+
 def _counts(builder: StreamsBuilder) -> None:
     _tables(builder.stream("words", key=str, value=str))
 
@@ -137,6 +141,10 @@ failing = Pipeline(
     on_start=_started,
     on_stop=_stopped,
 )
+traced = Pipeline(
+    name="traced", topology=_traced_numbers, topics=(Topic("traced-numbers", 2), Topic("traced-doubled", 2))
+)
+"""Its batches have traces, and one of its records fails."""
 twice = Pipeline(
     name="twice", topology=_told_twice, topics=(Topic("told", 3),), trigger_interval=timedelta(milliseconds=100)
 )
@@ -183,9 +191,12 @@ recreated = Pipeline(name="recreated", topology=_recreated, topics=(Topic("recre
 
 if __name__ == "__main__":
     from deltaworks.spark.streaming import run
+    from deltaworks.traces.tracer import tracing
 
+    pipeline, settings = globals()[sys.argv[1]], Settings.from_environment()
     try:
-        run(globals()[sys.argv[1]], Settings.from_environment(), until_caught_up="--until-caught-up" in sys.argv)
+        with tracing(settings, pipeline, 1) as tracer:
+            run(pipeline, settings, until_caught_up="--until-caught-up" in sys.argv, tracer=tracer)
     except DeltaworksError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(exits.code_of(error))

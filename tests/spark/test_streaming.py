@@ -22,8 +22,9 @@ from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
-from tests.spark.pipelines import bereft, counting, failing, recreated
+from tests.spark.pipelines import bereft, counting, failing, recreated, traced
 from tests.support.live_stack import LiveStack
+from tests.support.otlp import otlp_receiver
 from tests.support.processes import running
 from tests.support.recorded_batches import compare_stores, replay
 
@@ -132,6 +133,40 @@ def test_a_record_that_fails_ends_the_stream_with_its_reason(kafka: LiveStack, s
     assert "StreamsError" in beat.error and "numbers-" in beat.error and "offset 1" in beat.error
     assert kafka.read("doubled") == []
     assert hooks(settings, "failing") == ["started", "stopped with an error"]
+
+
+@pytest.mark.slow
+def test_each_batch_of_a_stream_has_a_trace_and_the_one_that_fails_says_so(
+    kafka: LiveStack, settings: Settings, tmp_path: Path
+) -> None:
+    admin.create_topics(kafka.bootstrap, admin.topic_specs(traced.topics))
+    with otlp_receiver() as received:
+        (tmp_path / "deltaworks.toml").write_text(f'[traces]\nendpoint = "{received.endpoint}"\n')
+        variables = environment(kafka, settings) | {"DELTAWORKS_PROJECT": str(tmp_path)}
+        with running(command("traced"), environment=variables, log=settings.home / "traced.log") as process:
+            for number in range(3):
+                send(kafka.bootstrap, "traced-numbers", [("a", str(number), 1)])
+
+                def is_read(number: int = number) -> bool:
+                    beat = beat_of(settings, "traced")
+                    return beat is not None and beat.records_total > number
+
+                until(is_read, "it is read")
+            send(kafka.bootstrap, "traced-numbers", [("a", "two", 2)])
+            assert process.wait(timeout=WAIT_S) == exits.DATA
+        spans = received.spans
+    roots = [span for span in spans if not span.parent_id]
+    assert [root.failed for root in roots] == [False] * (len(roots) - 1) + [True]
+    assert sum(root.attributes["messaging.batch.message_count"] for root in roots[:-1]) == 3
+    assert len({root.trace_id for root in roots}) == len(roots)
+    by_id = {span.span_id: span for span in spans}
+    for span in spans:
+        parent = by_id.get(span.parent_id, span)
+        assert parent.begin_ns <= span.begin_ns <= span.end_ns <= parent.end_ns, (parent.name, span.name)
+    names = {span.name for span in spans}
+    assert {"latestOffset", "walCommit", "addBatch", "commitOffsets", "tasks", "tables", "after"} <= names
+    assert {"poll traced-numbers", "process traced-numbers", "commit transaction"} <= names
+    assert not any("two" in repr((span.message, span.attributes)) for span in spans), "the record that failed"
 
 
 def test_a_stream_whose_jvm_was_killed_says_so(kafka: LiveStack, settings: Settings) -> None:

@@ -149,11 +149,12 @@ def run(
         if start_offsets is not None:
             settings = dataclasses.replace(settings, start_offsets=start_offsets)
         from deltaworks.spark import streaming
+        from deltaworks.traces.tracer import tracing
 
         silent = generation is None or finish_batch
         reporter = SilentReporter() if silent else RegistryReporter(settings, name, number)
         try:
-            with _metered(settings, name, reporter) as metered:
+            with _metered(settings, name, reporter) as metered, tracing(settings, pipeline, number) as tracer:
                 streaming.run(
                     pipeline,
                     settings,
@@ -162,6 +163,7 @@ def run(
                     take_over=take_over,
                     generation=number,
                     reporter=metered,
+                    tracer=tracer,
                 )
         finally:
             reporter.close()

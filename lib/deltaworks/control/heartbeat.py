@@ -116,6 +116,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     spark_phases: dict[str, float] = {}
     """Seconds of the last batch of which Spark has told, by its own words: `addBatch`, `walCommit`, ..."""
     tables: dict[str, TableFacts] = {}
+    traces_dropped: int = 0
+    """Batches since this driver started whose traces were not delivered though they should; see `[traces]`."""
     interval_s: float | None = None
     """The trigger interval of the pipeline."""
     alerts: Alerts = USUAL

@@ -76,6 +76,8 @@ class TableCommit:
     """The batch was already there."""
     changed_rows: int
     seconds: float
+    begun_s: float = 0.0
+    """When it began, in ticks."""
 
 
 @dataclass
@@ -445,7 +447,7 @@ class TableCommitter:
         reach(f"delta.before_commit:{name}")
         if self.already_committed(log, table.app_id, batch_id):
             self._discard(table, writes)
-            return TableCommit(name, batch_id, log.version, True, rows, ticks_s() - begun)
+            return TableCommit(name, batch_id, log.version, True, rows, ticks_s() - begun, begun)
         closed = {write.task: write.closed_before_ms for write in writes if write.closed_before_ms is not None}
         commit = Commit(
             added=[new for write in writes for new in write.added],
@@ -466,7 +468,7 @@ class TableCommitter:
             for write in writes:
                 self._change_pages(table, batch_id, write)
         table.housekeeping.after_commit(commit.added)
-        return TableCommit(name, batch_id, version, False, rows, ticks_s() - begun)
+        return TableCommit(name, batch_id, version, False, rows, ticks_s() - begun, begun)
 
     def _metadata(self, batch_id: int, digest: str) -> dict[str, object]:
         intent = {"intent": digest} if digest else {}

@@ -280,6 +280,11 @@ STREAM = Dashboard(
                     unit="ops",
                 ),
                 _graph(
+                    "Traces that were dropped",
+                    "Batches whose traces were not delivered, within an hour.",
+                    (_within_hour("traces_dropped_total"), "dropped"),
+                ),
+                _graph(
                     "Systems that are down",
                     "Call-outs whose breaker is open, or half-open.",
                     (

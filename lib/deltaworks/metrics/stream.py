@@ -52,6 +52,7 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
     "dead_letters": ("dead_letters", "Records sent to the dead letter topic."),
     "restored_entries": ("restored_entries", "Entries of state that were read again."),
     "restore_seconds": ("restore_seconds", "How long tasks took for that, in sum."),
+    "traces_dropped": ("traces_dropped", "Batches whose traces were not delivered."),
     "skipped_transactions": ("skipped_transactions", "Kafka transactions that an earlier attempt had committed."),
 }
 """Likewise; they count from the start of the driver."""

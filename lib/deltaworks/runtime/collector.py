@@ -87,6 +87,11 @@ class TaskCollector:
         return self._kafka.sent
 
     @property
+    def transaction_s(self) -> float:
+        """How many seconds the commit of the batch to Kafka took."""
+        return self._kafka.transaction_s
+
+    @property
     def skipping(self) -> bool:
         """Whether Kafka has the batch already."""
         return self._kafka.skipping

@@ -337,6 +337,11 @@ class Health:
         self._told_by_spark = batch_id
         self._change(spark_phases=dict(phases))
 
+    def traces(self, dropped: int) -> None:
+        """Takes how many batches have no trace though they should."""
+        if dropped != self._beat.traces_dropped:
+            self._change(traces_dropped=dropped)
+
     def see_ends(self, ends: Offsets) -> None:
         """Takes where the topics end now; empty: unknown."""
         self._ends = ends

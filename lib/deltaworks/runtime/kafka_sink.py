@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from deltaworks import clock
 from deltaworks.errors import ProductionError
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.sizes import record_size
@@ -67,12 +68,15 @@ class KafkaSink:
         """Records of the batch so far."""
         self.skipping = False
         """Whether the batch is already committed, so that its records are only counted."""
+        self.transaction_s = 0.0
+        """How long the commit of the batch took."""
 
     def begin(self, batch: SinkBatch, known: int) -> None:
         self._batch, self._known = batch, known
         self._open = False
         self.sent = 0
         self.skipping = False
+        self.transaction_s = 0.0
 
     def step(self, batch_id: int) -> None: ...
 
@@ -134,7 +138,9 @@ class KafkaSink:
 
     def commit(self) -> None:
         if self._open and not self.skipping:
+            begun_s = clock.ticks_s()
             self._connected().commit()
+            self.transaction_s = clock.ticks_s() - begun_s
         self._open = False
 
     def abort(self) -> None:

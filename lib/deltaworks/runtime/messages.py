@@ -121,6 +121,8 @@ class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
     """When all of them were processed, on its wall clock."""
     committed_ms: int = 0
     """When its results were in Kafka, likewise."""
+    transaction_s: float = 0.0
+    """How long the commit of its Kafka transaction took; a part of the phase `commit`."""
 
 
 class TaskResult(msgspec.Struct, frozen=True, array_like=True):

@@ -350,6 +350,7 @@ class _TaskRun:
             arrivals=self._arrivals.found,
             processed_ms=self._processed_ms,
             committed_ms=self._committed_ms,
+            transaction_s=hosted.collector.transaction_s,
         )
         recovery, skipped = self._recovery.value, hosted.collector.skipping
         return TaskResult(*self._task, self._ranges, counts, self._writes, recovery, skipped)

@@ -70,6 +70,8 @@ from deltaworks.spark.routes import Routes
 from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option, source_config
 from deltaworks.spark.task_host import TaskHost
 from deltaworks.topology import rescaling
+from deltaworks.traces.figures import BatchFigures
+from deltaworks.traces.tracer import NoTracer, Tracer
 
 _log = logging.getLogger(__name__)
 _IDLE_BEAT_S = 1.0
@@ -96,6 +98,7 @@ def run(
     take_over: bool = False,
     generation: int | None = None,
     reporter: Reporter | None = None,
+    tracer: Tracer | None = None,
 ) -> None:
     """Runs the pipeline until it is told to stop, or fails.
 
@@ -107,6 +110,7 @@ def run(
         take_over: Also if the pipeline belongs to another home at this Kafka.
         generation: Number of this deployment; None: the next one.
         reporter: Gets heartbeats and batches, and supplies commands; None: nobody.
+        tracer: Gets what batches took; None: nobody.
 
     Raises:
         LeaseError: another driver runs this pipeline.
@@ -134,7 +138,8 @@ def run(
             pipeline = set_aside.applied(paths, pipeline)
             with forking.serving(f"deltaworks: Python of {pipeline.name}", settings.joined_python_path) as forks:
                 lease.owns(forks=forks.pid)
-                driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter(), forks)
+                reporter = reporter or SilentReporter()
+                driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter, forks, tracer)
                 first = driver.run(until_caught_up=until_caught_up, finish_batch=finish_batch, take_over=take_over)
         if first is None or not opening.finish_with(settings, pipeline.name, generation, first):
             return
@@ -152,8 +157,12 @@ class StreamDriver:
         generation: int,
         reporter: Reporter,
         forks: ForkServer,
+        tracer: Tracer | None = None,
     ) -> None:
         self._forks = forks
+        self._tracer = tracer or NoTracer()
+        self._figures: BatchFigures | None = None
+        """Of the batch in process."""
         self._pipeline = pipeline
         self._settings = settings
         self._paths = paths
@@ -220,7 +229,9 @@ class StreamDriver:
                 self._require_not_replaced()
                 self._health.write("failed", error=str(error))
             except FencedError as replaced:  # whatever Spark says, its files are the newer generation's, or gone
+                self._trace_failed(replaced)
                 raise replaced from error
+            self._trace_failed(error)
             raise
         finally:
             for file in (self._drain, self._planned_by):
@@ -315,6 +326,7 @@ class StreamDriver:
         try:
             self._supervise(query, committer)
             self._tell_committed(query)
+            self._trace_spark(query)
         except StreamingQueryException as error:
             raise failures.as_error(error) from error
         finally:
@@ -431,16 +443,20 @@ class StreamDriver:
         """`foreachBatch`: the one action that runs the tasks, then one Delta commit per table."""
         committer, batch_id = begun.committer, begun.checkpoint.first_batch + spark_batch
         started, self._batch = clock.ticks_s(), batch_id
+        self._figures = figures = BatchFigures(
+            batch_id=batch_id, generation=self._generation, query_id=self._health.query_id, begun_s=started
+        )
         reach("driver.before_tasks")
         fence.check(self._paths.fence, self._generation, self._pipeline.name)
         begun.watch.check()
         if self._announcer is not None:
             self._announcer.committed(batch_id - 1)  # else there would be no other batch
-        intent = self._intents.require(batch_id)
+        figures.intent = intent = self._intents.require(batch_id)
         rows = frame.collect()
         reach("driver.after_tasks")
         processed = clock.ticks_s()
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == messages.RESULT]
+        figures.results, figures.processed_s = results, processed
         header = next(msgspec.msgpack.decode(r.batch, type=BatchHeader) for r in rows if r.kind == messages.BATCH)
         self._intents.require_same(intent, header.intent)
         record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick, topics=intent.topics)
@@ -460,6 +476,7 @@ class StreamDriver:
             reach("driver.before_cut")
             committer.publish_cut()
         committed, visible_ms = clock.ticks_s(), clock.wall_ms()
+        figures.commits, figures.refreshed, figures.committed_s = commits, refreshed, committed
         batches.append(self._paths.batches, record, self._admitted)
         self._batch = None
         durable.committed(spark_batch)
@@ -476,13 +493,20 @@ class StreamDriver:
             self._announcer.ended(intent, places)
         self._plan_next_tick()
         records = sum(result.counts.records_in for result in results)
-        phases = {
-            "tasks": processed - started,
-            "tables": committed - processed,
-            "after": clock.ticks_s() - committed,
-        }
+        ended = clock.ticks_s()
+        phases = {"tasks": processed - started, "tables": committed - processed, "after": ended - committed}
+        figures.end(ended, clock.wall_ns())
+        self._tracer.ended(figures)
+        self._figures = None
+        self._health.traces(self._tracer.dropped)
         self._health.batch_ended(batch_id, records, phases, committer.stale_snapshots)
         reach("driver.end")
+
+    def _trace_failed(self, error: BaseException) -> None:
+        """Gives away what is known of the batch in process, which an error has ended; there may be none."""
+        if (figures := self._figures) is not None:
+            figures.end(clock.ticks_s(), clock.wall_ns(), error)
+            self._tracer.failed(figures)
 
     def _admitted(self) -> AbstractContextManager[None]:
         """While it lasts, no newer generation begins."""
@@ -509,6 +533,7 @@ class StreamDriver:
             if self._health.state == "starting" and self._has_planned(query):
                 self._health.write("running")
             self._tell_committed(query)
+            self._trace_spark(query)
             if self._stop.is_set() or self._reporter.asked_to_drain():
                 self._drain.touch()
                 self._stop.clear()
@@ -522,6 +547,7 @@ class StreamDriver:
             if clock.ticks_s() - last_beat >= _IDLE_BEAT_S:
                 self._measure_lag()
                 self._hear_of_spark(query)
+                self._health.traces(self._tracer.dropped)
                 if self._health.quiet_s > _QUIET_S:
                     with beating.during("a snapshot"):
                         self._refresh_snapshots(committer)
@@ -565,10 +591,21 @@ class StreamDriver:
         """Takes how long the last batch took in Spark, with what is around `_commit_batch`."""
         if not self._health.waits_for_spark:
             return
+        if (told := self._told_by(query)) is not None:
+            self._health.spark_batch(*told)
+
+    def _trace_spark(self, query: StreamingQuery) -> None:
+        """Likewise, for the trace of the batch."""
+        if self._tracer.waits and (told := self._told_by(query)) is not None:
+            self._tracer.spark_told(*told)
+
+    def _told_by(self, query: StreamingQuery) -> tuple[int, dict[str, float]] | None:
+        """The last batch of which Spark has told, and how many seconds its parts took; None: it has told of none."""
         told = query.lastProgress
-        if told is not None and "addBatch" in told["durationMs"]:
-            phases = {phase: took_ms / 1_000 for phase, took_ms in told["durationMs"].items()}
-            self._health.spark_batch(self._first_batch + told["batchId"], phases)
+        if told is None or "addBatch" not in told["durationMs"]:
+            return None
+        phases = {phase: took_ms / 1_000 for phase, took_ms in told["durationMs"].items()}
+        return self._first_batch + told["batchId"], phases
 
     def _measure_lag(self) -> None:
         """Asks where the topics end; if the broker does not answer, the lag stays unknown."""

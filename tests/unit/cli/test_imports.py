@@ -11,7 +11,10 @@ import pytest
 @pytest.mark.parametrize(
     ("module", "never"),
     [
-        ("deltaworks.cli.app", {"deltaworks.dsl", "sqlalchemy", "pydantic", "confluent_kafka", "pyarrow", "duckdb"}),
+        (
+            "deltaworks.cli.app",
+            {"deltaworks.dsl", "sqlalchemy", "pydantic", "confluent_kafka", "pyarrow", "duckdb", "opentelemetry"},
+        ),
         (
             "deltaworks.control.overview",
             {"deltaworks.dsl", "alembic", "confluent_kafka", "pyarrow", "pandas", "pyspark"},

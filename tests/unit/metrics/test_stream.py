@@ -46,6 +46,7 @@ BEAT = Heartbeat(
     restored_entries=6,
     restore_seconds=0.0625,
     skipped_transactions=8,
+    traces_dropped=10,
     store_requests={"PUT": 9},
     interval_s=1.5,
     alerts=Alerts(lag=timedelta(minutes=2), dead_letters=3),
@@ -124,6 +125,7 @@ def test_a_scrape_shows_every_number_of_the_heartbeat(monkeypatch: pytest.Monkey
         "restored_entries_total": 6,
         "restore_seconds_total": 0.0625,
         "skipped_transactions_total": 8,
+        "traces_dropped_total": 10,
     }
     assert found[("lag_records", (("partition", "1"), ("topic", "orders")))] == 4
     assert found[("next_offset", (("partition", "0"), ("topic", "orders")))] == 100

@@ -1,0 +1,126 @@
+"""Who takes the figures of batches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.settings import Settings
+from deltaworks.traces.figures import BatchFigures
+from deltaworks.traces.options import TraceOptions
+
+
+def tracing(settings: Settings, pipeline: Pipeline, generation: int) -> AbstractContextManager[Tracer]:
+    """A tracer that sends traces while the block runs, if the settings say where; only then is OpenTelemetry imported.
+
+    Args:
+        settings: of the home.
+        pipeline: whose batches they are.
+        generation: of the driver.
+
+    Raises:
+        ConfigurationError: a secret is not there, or a value that it refers to cannot be used.
+    """
+    options = TraceOptions.of(settings, pipeline.name)
+    if options is None:
+        return nullcontext(NoTracer())
+    from deltaworks.traces.export import traced
+
+    interval_s = pipeline.trigger_interval.total_seconds()
+    return traced(settings, pipeline.name, generation, options, interval_s=interval_s)
+
+
+class Tracer(Protocol):
+    """Takes figures of batches; it never blocks or fails the driver."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it wants to know how long a batch took in Spark."""
+
+    @property
+    def dropped(self) -> int:
+        """How many batches have no trace though they should."""
+
+    def ended(self, batch: BatchFigures) -> None:
+        """A batch has ended."""
+
+    def failed(self, batch: BatchFigures) -> None:
+        """A batch has failed, so the driver ends."""
+
+    def spark_told(self, batch_id: int, phases: Mapping[str, float]) -> None:
+        """Takes how many seconds the parts of the last batch took, as Spark says."""
+
+
+class NoTracer:
+    """Nobody takes them."""
+
+    waits, dropped = False, 0
+
+    def ended(self, batch: BatchFigures) -> None:
+        pass
+
+    def failed(self, batch: BatchFigures) -> None:
+        pass
+
+    def spark_told(self, batch_id: int, phases: Mapping[str, float]) -> None:
+        pass
+
+
+class SamplingTracer:
+    """Hands on the batches that are sampled, once Spark has told of them, and each that fails.
+
+    A batch that ends before Spark has told of the one before it takes that one along: it goes without Spark's phases.
+
+    Args:
+        is_sampled: says so of a batch; always the same of the same batch.
+        hand_on: takes the figures; it does not block.
+        count_dropped: how many of those did not arrive.
+    """
+
+    def __init__(
+        self,
+        is_sampled: Callable[[BatchFigures], bool],
+        hand_on: Callable[[BatchFigures], None],
+        count_dropped: Callable[[], int],
+    ) -> None:
+        self._is_sampled, self._hand_on, self._count_dropped = is_sampled, hand_on, count_dropped
+        self._lock = threading.Lock()  # batches end in another thread than Spark tells of them
+        self._open: BatchFigures | None = None
+        """The batch of which Spark has not told yet."""
+
+    @property
+    def waits(self) -> bool:
+        return self._open is not None
+
+    @property
+    def dropped(self) -> int:
+        return self._count_dropped()
+
+    def ended(self, batch: BatchFigures) -> None:
+        self._take(batch if self._is_sampled(batch) else None)
+
+    def failed(self, batch: BatchFigures) -> None:
+        self._take(None)
+        self._hand_on(batch)
+
+    def spark_told(self, batch_id: int, phases: Mapping[str, float]) -> None:
+        with self._lock:
+            batch = self._open
+            if batch is None or batch.batch_id != batch_id:
+                return
+            self._open = None
+        batch.spark_phases = phases
+        self._hand_on(batch)
+
+    def close(self) -> None:
+        """Hands on what it has."""
+        self._take(None)
+
+    def _take(self, batch: BatchFigures | None) -> None:
+        with self._lock:
+            before, self._open = self._open, batch
+        if before is not None:
+            self._hand_on(before)

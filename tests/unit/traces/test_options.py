@@ -1,0 +1,143 @@
+"""Where traces go, as `deltaworks.toml` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+from deltaworks.traces.options import TraceOptions
+
+
+def options(folder: Path, text: str, pipeline: str = "orders", **variables: str) -> TraceOptions | None:
+    (folder / "deltaworks.toml").write_text(text)
+    settings = Settings.from_environment({"DELTAWORKS_PROJECT": str(folder), **variables})
+    return TraceOptions.of(settings, pipeline)
+
+
+def test_there_are_none_unless_somebody_says_where_they_go(tmp_path: Path) -> None:
+    assert options(tmp_path, "cores = 2") is None
+    assert options(tmp_path, "[traces]\nsample_ratio = 0.5") is None
+    everywhere = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+    assert options(tmp_path, "cores = 2", **everywhere) is None, "that of Airflow's own traces says nothing of streams"
+
+
+def test_what_is_not_said_has_a_default(tmp_path: Path) -> None:
+    found = options(tmp_path, '[traces]\nendpoint = "http://collector:4318"')
+
+    assert found == TraceOptions(
+        endpoint="http://collector:4318/v1/traces", sample_ratio=1.0, headers={}, timeout_s=10, ca_file=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("http://collector:4318", "http://collector:4318/v1/traces"),
+        ("http://collector:4318/", "http://collector:4318/v1/traces"),
+        ("https://tempo.example.com/otlp", "https://tempo.example.com/otlp/v1/traces"),
+        ("https://tempo.example.com/otlp/v1/traces", "https://tempo.example.com/otlp/v1/traces"),
+    ],
+)
+def test_the_address_may_be_that_of_all_signals(tmp_path: Path, said: str, meant: str) -> None:
+    found = options(tmp_path, f'[traces]\nendpoint = "{said}"')
+    assert found is not None and found.endpoint == meant
+
+
+def test_a_pipeline_may_have_others_and_secrets_are_read_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://u:secret@collector.example.com")
+    (tmp_path / "token").write_text("authorization=Bearer a=b, X-Scope-OrgID=7\n")
+    text = """
+[traces]
+endpoint = { env = "OTEL_EXPORTER_OTLP_ENDPOINT" }
+headers = { file = "token" }
+ca_file = "certificates/ca.pem"
+sample_ratio = 0.25
+timeout_seconds = 3
+
+[pipelines.payments.traces]
+sample_ratio = 1
+"""
+    found = options(tmp_path, text)
+    assert found == TraceOptions(
+        endpoint="https://u:secret@collector.example.com/v1/traces",
+        sample_ratio=0.25,
+        headers={"authorization": "Bearer a=b", "x-scope-orgid": "7"},
+        timeout_s=3,
+        ca_file=str(tmp_path / "certificates" / "ca.pem"),
+    )
+    assert found.host == "collector.example.com"
+    assert "Bearer" not in repr(found)
+    other = options(tmp_path, text, "payments")
+    assert other is not None and (other.sample_ratio, other.timeout_s) == (1.0, 3)
+
+
+def test_a_driver_gets_the_variables_that_they_refer_to(tmp_path: Path) -> None:
+    (tmp_path / "deltaworks.toml").write_text('[traces]\nendpoint = { env = "OTEL_EXPORTER_OTLP_ENDPOINT" }\n')
+    address = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+    settings = Settings.from_environment({"DELTAWORKS_PROJECT": str(tmp_path), **address})
+
+    assert settings.environment().items() >= address.items()
+
+
+def test_tasks_of_other_machines_do_not_get_the_secret(tmp_path: Path) -> None:
+    text = '[traces]\nendpoint = "http://collector:4318"\nheaders = { env = "NOT_SET" }\n'
+    (tmp_path / "deltaworks.toml").write_text(text)
+    settings = Settings.from_environment({"DELTAWORKS_PROJECT": str(tmp_path)})
+
+    assert settings.traces_of("orders").keys() == {"endpoint", "headers"}
+    assert settings.without_references().traces_of("orders") == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('endpoint = "collector:4318"', "expected http:// or https:// and a host"),
+        ('endpoint = "http://user:Bearer@collector"', "has a password"),
+        ("endpoint = 4318", "expected http:// or https:// and a host"),
+        ('headers = "authorization=Bearer secret"', "is a secret"),
+        ("sample_ratio = 1.5", "is 1.5; expected a share from 0 to 1"),
+        ("sample_ratio = true", "is True; expected a share from 0 to 1"),
+        ('sample_ratio = "all"', "is 'all'; expected a share from 0 to 1"),
+        ("sample_ratio = nan", "is nan; expected a share from 0 to 1"),
+        ("timeout_seconds = 0", "is 0; expected seconds from 1 to 60"),
+        ("timeout_seconds = true", "is True; expected seconds from 1 to 60"),
+        ("ca_file = 1", "is 1; expected the path of a file"),
+        ('ca_file = { env = "CA" }', "expected the path of a file"),
+        ('protocol = "grpc"', "settings of \\[traces\\]: endpoint, headers, ca_file, sample_ratio, timeout_seconds"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_its_place(tmp_path: Path, line: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem) as raised:
+        options(
+            tmp_path,
+            f'[traces]\nendpoint = "http://127.0.0.1:4318"\n{line}'.replace(
+                'endpoint = "http://127.0.0.1:4318"\nendpoint', "endpoint"
+            ),
+        )
+
+    assert f"traces.{line.partition(' ')[0]} in {tmp_path / 'deltaworks.toml'}" in str(raised.value)
+    assert "Bearer" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "variables", "problem"),
+    [
+        ('endpoint = { env = "THERE" }', {"THERE": "u:pass-word@nowhere"}, "is no http:// or https:// address"),
+        ('endpoint = { env = "THERE" }', {}, "refers to the variable THERE, which is not set"),
+        ('endpoint = "http://h"\nheaders = { env = "H" }', {"H": "pass-word"}, "has no headers in it"),
+    ],
+)
+def test_a_secret_that_cannot_be_used_is_refused_and_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, variables: dict[str, str], problem: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=problem) as raised:
+        options(tmp_path, f"[traces]\n{table}")
+
+    assert "pass-word" not in str(raised.value)
