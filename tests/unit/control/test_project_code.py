@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -30,7 +31,9 @@ ENDS = 'import os, sys\nprint("the password is missing", file=sys.stderr, flush=
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return settings_of(tmp_path / "home", tmp_path)
+    found = settings_of(tmp_path / "home", tmp_path)
+    package = Path(project_code.__file__).parents[2]
+    return replace(found, python_path=(package, tmp_path, Path(__file__).parents[3]))
 
 
 def asked(settings: Settings, code: str, patience_s: int = 300) -> Said:
