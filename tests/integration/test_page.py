@@ -179,7 +179,7 @@ def test_a_session_of_airflow_that_ends_is_said_and_resumed(browser: Browser, tm
     with served(tmp_path, "one", who=who, between=between, airflow="/base") as (url, _), window(browser, url) as page:
         page.goto(url)
         page.get_by_role("link", name="orders").click()
-        page.locator("svg .box").first.wait_for()
+        page.get_by_role("heading", name="Last hours").wait_for()
         logged_in[0] = False
         page.get_by_role("heading", name="Log in again").wait_for()
         assert page.get_by_text("Token Expired").is_visible() and page.get_by_label("Token").count() == 0
@@ -197,7 +197,7 @@ def test_a_session_of_airflow_that_ends_is_said_and_resumed(browser: Browser, tm
         button.wait_for()
         logged_in[0] = True
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # as when one comes back to the tab
-        page.locator("svg .box").first.wait_for()
+        page.get_by_role("heading", name="Last hours").wait_for()
         assert page.title() == "orders · deltaworks"
 
 
@@ -360,7 +360,7 @@ def test_the_keyboard_is_enough(browser: Browser, tmp_path: Path) -> None:
                 break
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="clicks-apac").wait_for()
-        page.get_by_text("There is no file").first.wait_for()  # of its code; all else is shown
+        page.get_by_text("cannot be described").first.wait_for()  # there is no file of its code; all else is shown
         assert page.get_by_role("heading", name="Last hours").is_visible()
         page.get_by_role("link", name="All streams").focus()
         page.keyboard.press("Enter")

@@ -204,7 +204,7 @@ export function List({ me }: { me: Me | null }): JSX.Element {
   return (
     <main id="main">
       <Heading hidden>Streams</Heading>
-      <When asked={streams}>{(found) => <Found found={found} me={me} />}</When>
+      <When main asked={streams}>{(found) => <Found found={found} me={me} />}</When>
       {streams.value !== null && <Beside asked={connectors} />}
     </main>
   );

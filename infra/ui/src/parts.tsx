@@ -2,7 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Asked, Trouble } from "./api";
-import { tone } from "./format";
+import { NONE, tone } from "./format";
 import { moved } from "./route";
 
 /** The heading of a view; whoever comes from another one begins to read here. */
@@ -37,12 +37,16 @@ export function Words({ text }: { text: string }): JSX.Element {
   return <>{text.split("`").map((part, index) => index % 2 === 1 ? <code key={index}>{part}</code> : part)}</>;
 }
 
+function clock(at: number | null): string {
+  return at === null ? NONE : `${new Date(at).toISOString().slice(11, 19)} UTC`;
+}
+
 export function Wrong({ trouble, at, again }: { trouble: Trouble; at?: number | null; again?: () => void }): JSX.Element {
   return (
     <div class="wrong" role="alert">
       <div>
         <strong>{trouble.error}</strong>
-        {at != null && <div>What is shown is stale, as of {new Date(at).toISOString().slice(11, 19)} UTC. The page goes on asking.</div>}
+        {at != null && <div>What is shown is stale, as of {clock(at)}. The page goes on asking.</div>}
         {trouble.hint !== null && <div class="hint">Hint: <Words text={trouble.hint} /></div>}
       </div>
       {again !== undefined && <button type="button" onClick={again}>Try again</button>}
@@ -55,9 +59,9 @@ export function Aged<T>({ asked, children }: { asked: Asked<T>; children: Compon
   return <div class={asked.trouble === null ? undefined : "stale"}>{children}</div>;
 }
 
-/** Waits for an answer, says what is wrong, or shows it. */
+/** Waits for an answer, says what is wrong, or shows it; of the main answer of a view all that is known of the trouble. */
 export function When<T>(
-  { asked, children }: { asked: Asked<T>; children: (value: T) => ComponentChildren },
+  { asked, main, children }: { asked: Asked<T>; main?: boolean; children: (value: T) => ComponentChildren },
 ): JSX.Element {
   if (asked.value === null) {
     if (asked.trouble !== null) return <Wrong trouble={asked.trouble} again={asked.again} />;
@@ -65,7 +69,9 @@ export function When<T>(
   }
   return (
     <>
-      {asked.trouble !== null && <Wrong trouble={asked.trouble} at={asked.at} again={asked.again} />}
+      {asked.trouble !== null && (main === true
+        ? <Wrong trouble={asked.trouble} at={asked.at} again={asked.again} />
+        : <p class="since">Stale, as of {clock(asked.at)}: {asked.trouble.error}</p>)}
       <Aged asked={asked}>{children(asked.value)}</Aged>
     </>
   );

@@ -147,7 +147,7 @@ export function StreamPage({ name, me, theme }: { name: string; me: Me | null; t
         <Heading>{name}</Heading>
         {stream.value !== null && <Aged asked={stream}><Standing stream={stream.value.stream} /></Aged>}
       </div>
-      <When asked={stream}>{(shown) => <Head shown={shown} me={me} />}</When>
+      <When main asked={stream}>{(shown) => <Head shown={shown} me={me} />}</When>
     </>
   );
   if (stream.trouble !== null && stream.value === null) return <main id="main">{top}</main>;

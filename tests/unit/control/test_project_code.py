@@ -65,7 +65,10 @@ def test_code_that_gives_no_answer_is_told(settings: Settings, code: str, patien
     ("code", "reason"),
     [("raise ValueError('no rate')\n", "no rate"), ("import os\nos._exit(7)\n", "ended with exit code 7")],
 )
-def test_a_verdict_about_code_that_fails_says_why(settings: Settings, code: str, reason: str) -> None:
+def test_a_verdict_about_code_that_fails_says_why(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
+) -> None:
+    monkeypatch.setattr(edited, "_PATIENCE_S", 600)
     settings.jobs.mkdir()
     (settings.jobs / "counts.py").write_text(code)
 
