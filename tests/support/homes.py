@@ -16,6 +16,8 @@ from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.settings import Settings
 
+_BEGIN_S = 1_790_000_000
+"""When streams have begun to read."""
 CLOSED_PORT = 9
 """Where no registry listens."""
 
@@ -54,7 +56,7 @@ class Stream:
 
     def beat_at(self, at_s: float, *, factor: float = 1.0) -> Heartbeat:
         """A heartbeat of some time."""
-        read = int(self.rate * (at_s % 1_000_000))
+        read = int(self.rate * (at_s - _BEGIN_S))
         waiting = int(self.rate * self.lag_s * factor)
         parts = {topic: {"0": read // 2, "1": read - read // 2} for topic in self.topics}
         lag = {topic: {"0": waiting // 3, "1": waiting - waiting // 3} for topic in self.topics}

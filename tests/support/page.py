@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
@@ -13,6 +14,7 @@ from unittest.mock import patch
 
 import msgspec
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deltaworks.control import seen as shared
 from deltaworks.control.incidents import Incident
@@ -24,7 +26,7 @@ from deltaworks.settings import Settings
 from deltaworks.topology.records import Coordinates
 from deltaworks.ui import reading
 from deltaworks.ui.access import Access
-from deltaworks.ui.app import Place, application, by_token
+from deltaworks.ui.app import Place, Who, application, by_token
 from deltaworks.ui.history import Watch
 from deltaworks.ui.reading import Reader
 from tests.support.homes import Stream, settings_of
@@ -77,17 +79,66 @@ SCENES: Mapping[str, Callable[[Settings, Watch], None]] = {
 }
 
 
+class Between:
+    """Stands between a browser and the server, and spoils answers below `/api/` when it is told to."""
+
+    def __init__(self) -> None:
+        self.spoil: Spoiled | None = None
+        self.asked: list[str] = []
+        """The paths, in order."""
+        self._app: ASGIApp | None = None
+
+    def before(self, app: ASGIApp) -> Between:
+        """Passes requests on to an application."""
+        self._app = app
+        return self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._app is not None
+        spoil = None
+        if scope["type"] == "http" and scope["path"].startswith("/api/"):
+            self.asked.append(scope["path"])
+            spoil = self.spoil
+        if spoil is None:
+            await self._app(scope, receive, send)
+            return
+        headers = [(b"content-type", spoil.kind.encode()), *spoil.headers]
+        await send({"type": "http.response.start", "status": spoil.status, "headers": headers})
+        await send({"type": "http.response.body", "body": spoil.body})
+
+
+@dataclass(frozen=True)
+class Spoiled:
+    """What comes instead of an answer."""
+
+    body: bytes
+    kind: str = "application/json"
+    status: int = 200
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
 @contextmanager
-def served(folder: Path, scene: str, **place: Any) -> Iterator[tuple[str, str]]:
-    """The address of the page, and the token of an operator."""
+def served(
+    folder: Path, scene: str, *, who: Who | None = None, between: Between | None = None, **place: Any
+) -> Iterator[tuple[str, str]]:
+    """The address of the page, and the token of an operator.
+
+    Args:
+        folder: gets a home.
+        scene: one of `SCENES`.
+        who: says who asks; None: tokens do.
+        between: stands before the server.
+        place: what differs from a page on a machine of its own.
+    """
     settings = settings_of(folder / "home", ROOT)
     watch = Watch(settings)
     SCENES[scene](settings, watch)
     access, token = Access.for_this_machine()
-    app = application(
-        Reader(settings, watch), watch, by_token(access), Place(**{"airflow": "http://127.0.0.1:9/flow", **place})
-    )
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
+    at = Place(**{"airflow": "http://127.0.0.1:9/flow", **place})
+    app: ASGIApp = application(Reader(settings, watch), watch, who or by_token(access), at)
+    if between is not None:
+        app = between.before(app)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", access_log=False))
     thread = Thread(target=server.run, daemon=True)
     with patch.object(reading, "seen", _told), patch.object(reading, "IncidentBook", _Book):
         thread.start()

@@ -1,5 +1,6 @@
 /** What the server says, and asking for it again and again while somebody looks. */
 import { useEffect, useState } from "preact/hooks";
+import { refuse, token } from "./session";
 
 export interface Me { role: "viewer" | "operator"; airflow: string | null; docs: string | null; version: string }
 export interface Stream {
@@ -52,72 +53,132 @@ export interface Connector {
 }
 export interface Connectors { connectors: Connector[]; problem: string | null }
 
-export interface Trouble { status: number; error: string; hint: string | null }
-/** The newest answer, and what is wrong since then. */
+/** `airflow`, the path of it here, if its session says who looks. */
+export interface Trouble { status: number; error: string; hint: string | null; airflow?: string | null }
+/** The newest answer, when it came, and what is wrong since then. */
 export interface Asked<T> { value: T | null; trouble: Trouble | null; at: number | null; again: () => void }
+/** What an answer has at least; of a list nothing. */
+export type Has<T> = T extends unknown[] ? "a list" : readonly (keyof T & string)[];
 
-const TOKEN = "deltaworks-token";
+const PATIENCE_MS = 90_000; // more than the server has with code of the project
+const LONGEST_S = 60;
+const IN_BETWEEN = "a proxy may stand in between, with a page of its own: load this page again, or ask whoever runs it";
 
-/** Takes the token out of the address, so that it is neither seen nor kept in the history of the browser. */
-export function takeToken(): void {
-  const given = /^#token=([\w-]+)$/.exec(location.hash);
-  if (given?.[1] === undefined) return;
-  useToken(given[1]);
-  history.replaceState(null, "", "#/");
-}
-
-export function useToken(token: string): void {
-  sessionStorage.setItem(TOKEN, token);
-}
-
-async function get<T>(path: string, signal: AbortSignal): Promise<T> {
-  const token = sessionStorage.getItem(TOKEN);
-  const headers: Record<string, string> = token === null ? {} : { Authorization: `Bearer ${token}` };
+async function get<T>(path: string, has: Has<T>, signal: AbortSignal): Promise<T> {
+  const used = token();
+  const headers: Record<string, string> = used === null ? {} : { Authorization: `Bearer ${used}` };
   let response: Response;
   try {
-    response = await fetch(new URL(`api/${path}`, document.baseURI), { headers, signal });
-  } catch (error) {
-    if (signal.aborted) throw error;
-    throw { status: 0, error: "The server of this page does not answer.", hint: "deltaworks ui" } satisfies Trouble;
+    response = await fetch(new URL(`api/${path}`, document.baseURI), { headers, signal, redirect: "manual" });
+  } catch {
+    throw { status: 0, error: "The server of this page does not answer.", hint: "`deltaworks ui` starts it" } satisfies Trouble;
   }
-  if (response.ok) return (await response.json()) as T;
-  const said = (await response.json().catch(() => ({}))) as Partial<Trouble>;
-  throw {
-    status: response.status,
-    error: said.error ?? `The server answers ${response.status}.`,
-    hint: said.hint ?? null,
-  } satisfies Trouble;
+  const status = response.status;
+  if (response.type === "opaqueredirect") {
+    throw { status, error: "The answer leads to another page.", hint: IN_BETWEEN } satisfies Trouble;
+  }
+  let text: string;
+  try {
+    text = await response.text();
+  } catch {
+    throw { status, error: "The answer of the server was cut off.", hint: null } satisfies Trouble;
+  }
+  const body = parsed(text);
+  if (!response.ok) {
+    const trouble = refused(status, body);
+    if (status === 401) refuse(used, trouble);
+    throw trouble;
+  }
+  if (body === undefined) {
+    const html = text.trimStart().startsWith("<");
+    throw {
+      status, error: html ? "The answer is a page, and no data." : "The answer of the server cannot be read.",
+      hint: html ? IN_BETWEEN : "it is cut off, or not of this server",
+    } satisfies Trouble;
+  }
+  if (!(has === "a list" ? Array.isArray(body) : fields(body, has))) {
+    throw {
+      status, error: "The answer of the server has another form than this page knows.",
+      hint: "the server is newer or older than this page: load the page again",
+    } satisfies Trouble;
+  }
+  return body as T;
 }
 
-/** Asks at once and then every so many seconds, but not while nobody sees the page. */
-export function useAsked<T>(path: string, everySeconds: number): Asked<T> {
+/** undefined: it is no JSON. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function fields(body: unknown, has: readonly string[]): body is Record<string, unknown> {
+  return typeof body === "object" && body !== null && has.every((name) => name in body);
+}
+
+function refused(status: number, body: unknown): Trouble {
+  if (!fields(body, ["error"]) || typeof body["error"] !== "string") {
+    return { status, error: `The answer is ${status}, without a reason.`, hint: IN_BETWEEN };
+  }
+  const text = (value: unknown): string | null => typeof value === "string" ? value : null;
+  return { status, error: body["error"], hint: text(body["hint"]), airflow: text(body["airflow"]) };
+}
+
+/** The next question: after failures ever later, and not all of them at the same time. */
+function pause(everySeconds: number, failures: number): number {
+  const seconds = Math.min(Math.max(everySeconds, LONGEST_S), everySeconds * 2 ** failures);
+  return seconds * (failures === 0 ? 1 : 0.85 + 0.3 * Math.random()) * 1000;
+}
+
+/** Asks at once and then every so many seconds, but not while nobody sees the page, nor of a server that knows nobody. */
+export function useAsked<T>(path: string, everySeconds: number, has: Has<T>): Asked<T> {
   const [state, setState] = useState<{ path: string; value: T | null; trouble: Trouble | null; at: number | null }>({
     path, value: null, trouble: null, at: null,
   });
   const [round, setRound] = useState(0);
   useEffect(() => {
-    const controller = new AbortController();
+    let ended = false;
+    let failures = 0;
     let timer: number | undefined;
+    let controller: AbortController | undefined;
     const ask = async (): Promise<void> => {
+      controller = new AbortController();
+      const patience = window.setTimeout(() => controller?.abort(), PATIENCE_MS);
       try {
-        const value = await get<T>(path, controller.signal);
+        const value = await get<T>(path, has, controller.signal);
+        if (ended) return;
+        failures = 0;
         setState({ path, value, trouble: null, at: Date.now() });
       } catch (trouble) {
-        if (controller.signal.aborted) return;
+        if (ended) return;
         const said = trouble as Trouble;
+        failures += 1;
         setState((before) =>
           before.path === path ? { ...before, trouble: said } : { path, value: null, trouble: said, at: null });
+        if (said.status === 401) return;
+      } finally {
+        window.clearTimeout(patience);
+        controller = undefined;
       }
-      if (!controller.signal.aborted) timer = window.setTimeout(next, everySeconds * 1000);
+      timer = window.setTimeout(next, pause(everySeconds, failures));
     };
     const next = (): void => {
+      window.clearTimeout(timer);
       if (!document.hidden) void ask();
       else timer = window.setTimeout(next, 1000);
     };
+    const online = (): void => {
+      if (controller === undefined) next();
+    };
     void ask();
+    window.addEventListener("online", online);
     return () => {
-      controller.abort();
+      ended = true;
+      controller?.abort();
       window.clearTimeout(timer);
+      window.removeEventListener("online", online);
     };
   }, [path, everySeconds, round]);
   const again = (): void => setRound((number) => number + 1);

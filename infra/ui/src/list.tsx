@@ -5,7 +5,9 @@ import type { Asked, Connectors, Me, Stream, Streams } from "./api";
 import { useAsked } from "./api";
 import { count, duration, rank, rate, time } from "./format";
 import { Outward } from "./links";
-import { Command, Empty, Section, State, Table, When, Wrong } from "./parts";
+import { Command, Empty, Heading, Section, State, Table, When, Wrong } from "./parts";
+import type { Left } from "./route";
+import { leave, left, moved } from "./route";
 
 type Column = { title: string; right?: boolean; by: (stream: Stream) => number | string; down?: boolean };
 const COLUMNS: Column[] = [
@@ -31,12 +33,20 @@ function sorted(streams: Stream[], column: Column, turned: boolean): Stream[] {
   });
 }
 
-function Row({ stream }: { stream: Stream }): JSX.Element {
+/** To the stream that was opened from here, unless somebody has gone on already. */
+function comeBack({ opened, y }: Left): void {
+  window.scrollTo(0, y);
+  const now = document.activeElement;
+  if (now !== document.body && !(now instanceof HTMLHeadingElement)) return;
+  document.querySelector<HTMLElement>(`a[href="#/streams/${CSS.escape(opened)}"]`)?.focus({ preventScroll: true });
+}
+
+function Row({ stream, open }: { stream: Stream; open: (stream: Stream) => void }): JSX.Element {
   return (
     <tr class={rank(stream) === 0 ? "failing" : undefined}>
       <td><State state={stream.state} />{stream.gave_up && <span class="tag bad">given up</span>}</td>
       <th scope="row">
-        <a href={`#/streams/${stream.name}`}>{stream.name}</a>
+        <a href={`#/streams/${stream.name}`} onClick={() => open(stream)}>{stream.name}</a>
         {stream.reason !== null && <div class="why">{stream.reason.split("\n")[0]}</div>}
       </th>
       <td class="right">{rate(stream.records_per_second)}</td>
@@ -70,9 +80,14 @@ function Tiles({ streams }: { streams: Stream[] }): JSX.Element {
 }
 
 function Found({ found, me }: { found: Streams; me: Me | null }): JSX.Element {
-  const [by, setBy] = useState(0);
-  const [turned, setTurned] = useState(false);
-  const [wanted, setWanted] = useState("");
+  const [before] = useState(left);
+  const [by, setBy] = useState(before?.by ?? 0);
+  const [turned, setTurned] = useState(before?.turned ?? false);
+  const [wanted, setWanted] = useState(before?.wanted ?? "");
+  useEffect(() => {
+    if (before !== null && moved()) comeBack(before);
+  }, []);
+  const open = (stream: Stream): void => leave({ by, turned, wanted, opened: stream.name, y: window.scrollY });
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => {
     const focus = (event: KeyboardEvent): void => {
@@ -84,7 +99,7 @@ function Found({ found, me }: { found: Streams; me: Me | null }): JSX.Element {
     return () => document.removeEventListener("keydown", focus);
   }, []);
   const column = COLUMNS[by] ?? (COLUMNS[0] as Column);
-  const matching = found.streams.filter((stream) => `${stream.name} ${stream.state}`.includes(wanted.trim().toLowerCase()));
+  const matching = found.streams.filter((stream) => `${stream.name} ${stream.state}`.toLowerCase().includes(wanted.trim().toLowerCase()));
   const problem = found.registry_problem !== null && (
     <Wrong trouble={{ status: 503, error: "This is only what this host knows.", hint: found.registry_problem }} />
   );
@@ -135,7 +150,7 @@ function Found({ found, me }: { found: Streams; me: Me | null }): JSX.Element {
               })}
             </tr>
           </thead>
-          <tbody>{sorted(matching, column, turned).map((stream) => <Row key={stream.name} stream={stream} />)}</tbody>
+          <tbody>{sorted(matching, column, turned).map((stream) => <Row key={stream.name} stream={stream} open={open} />)}</tbody>
         </Table>
         {matching.length === 0 && <Empty>No stream has “{wanted}” in its name or state.</Empty>}
       </Section>
@@ -184,12 +199,12 @@ function Beside({ asked }: { asked: Asked<Connectors> }): JSX.Element | null {
 }
 
 export function List({ me }: { me: Me | null }): JSX.Element {
-  const streams = useAsked<Streams>("streams", 3);
-  const connectors = useAsked<Connectors>("connectors", 30);
+  const streams = useAsked<Streams>("streams", 3, ["streams", "registry_problem"]);
+  const connectors = useAsked<Connectors>("connectors", 30, ["connectors", "problem"]);
   return (
     <main id="main">
-      <h1 class="hidden">Streams</h1>
-      <When asked={streams}>{(found) => <Found found={found} me={me} />}</When>
+      <Heading hidden>Streams</Heading>
+      <When main asked={streams}>{(found) => <Found found={found} me={me} />}</When>
       {streams.value !== null && <Beside asked={connectors} />}
     </main>
   );

@@ -1,11 +1,11 @@
 import { render } from "preact";
-import { takeToken } from "./api";
 import { App } from "./app";
+import { followAddress } from "./session";
 import "./style.css";
 import { apply } from "./theme";
 
 apply();
-takeToken();
+followAddress();
 const place = document.getElementById("app");
 if (place !== null) {
   place.replaceChildren();

@@ -1,12 +1,12 @@
 /** One stream. */
 import type { JSX } from "preact";
-import type { DeadLetters, Me, Replay, StreamShown, Table as TableOf, Topology } from "./api";
+import type { DeadLetters, Me, Replay, Stream, StreamShown, Table as TableOf, Topology } from "./api";
 import { useAsked } from "./api";
 import { Chart } from "./chart";
 import { bytes, count, duration, NONE, rate, time } from "./format";
 import { Drawing } from "./graph";
 import { Outward } from "./links";
-import { Command, Empty, Section, State, Table, When } from "./parts";
+import { Aged, Command, Empty, Heading, Section, State, Table, When, Words } from "./parts";
 import type { Theme } from "./theme";
 
 function Actions({ name, me }: { name: string; me: Me | null }): JSX.Element {
@@ -32,6 +32,20 @@ function Actions({ name, me }: { name: string; me: Me | null }): JSX.Element {
   );
 }
 
+function Standing({ stream }: { stream: Stream }): JSX.Element {
+  const said = [
+    stream.for_seconds === null ? "" : `for ${duration(stream.for_seconds)}`,
+    stream.desired === null ? "" : `should be ${stream.desired}`,
+  ];
+  return (
+    <div class="standing">
+      <State state={stream.state} />
+      <span class="soft">{said.filter((text) => text !== "").join(", ")}</span>
+      {stream.gave_up && <span class="tag bad">nothing restarts it</span>}
+    </div>
+  );
+}
+
 function Head({ shown, me }: { shown: StreamShown; me: Me | null }): JSX.Element {
   const stream = shown.stream;
   const stale = stream.records_per_second === null && stream.beat_seconds !== null;
@@ -47,17 +61,6 @@ function Head({ shown, me }: { shown: StreamShown; me: Me | null }): JSX.Element
   ];
   return (
     <>
-      <div class="head">
-        <h1>{stream.name}</h1>
-        <State state={stream.state} />
-        <span class="soft">
-          {[
-            stream.for_seconds === null ? "" : `for ${duration(stream.for_seconds)}`,
-            stream.desired === null ? "" : `should be ${stream.desired}`,
-          ].filter((text) => text !== "").join(", ")}
-        </span>
-        {stream.gave_up && <span class="tag bad">nothing restarts it</span>}
-      </div>
       <Actions name={stream.name} me={me} />
       {stream.reason !== null && (
         <div class={stream.state === "running" ? "reason" : "reason bad"}>
@@ -76,12 +79,12 @@ function Head({ shown, me }: { shown: StreamShown; me: Me | null }): JSX.Element
           {incident.what !== null && <>: {incident.what}</>}
           {incident.cause !== null && <div>Likely: {incident.cause}</div>}
           <div class="hint">
-            {incident.advice.split("`").map((part, index) => index % 2 === 1 ? <code key={index}>{part}</code> : part)}{" "}
+            <Words text={incident.advice} />{" "}
             {incident.runbook.startsWith("http") && <a href={incident.runbook} target="_blank" rel="noreferrer">Runbook</a>}
           </div>
         </div>
       ))}
-      <dl class="tiles">
+      <dl class="tiles facts">
         {facts.map(([title, value, more]) => (
           <div key={title}><dt>{title}</dt><dd>{value}{more !== undefined && <small>{more}</small>}</dd></div>
         ))}
@@ -130,22 +133,31 @@ function Partitions({ lag }: { lag: StreamShown["lag_by_partition"] }): JSX.Elem
 
 export function StreamPage({ name, me, theme }: { name: string; me: Me | null; theme: Theme }): JSX.Element {
   const path = `streams/${encodeURIComponent(name)}`;
-  const stream = useAsked<StreamShown>(path, 5);
-  const topology = useAsked<Topology>(`${path}/topology`, 10);
-  const tables = useAsked<TableOf[]>(`${path}/tables`, 30);
-  const letters = useAsked<DeadLetters>(`${path}/dead-letters`, 30);
-  const replays = useAsked<Replay[]>(`${path}/replays`, 30);
-  if (stream.trouble !== null && stream.value === null) {
-    return <main id="main"><p><a href="#/">← All streams</a></p><When asked={stream}>{() => null}</When></main>;
-  }
+  const stream = useAsked<StreamShown>(path, 5, [
+    "stream", "log_lines", "incidents", "deployments", "lag_by_partition", "batch_phases", "history",
+  ]);
+  const topology = useAsked<Topology>(`${path}/topology`, 10, ["graph", "rates", "stores", "command"]);
+  const tables = useAsked<TableOf[]>(`${path}/tables`, 30, "a list");
+  const letters = useAsked<DeadLetters>(`${path}/dead-letters`, 30, ["letters"]);
+  const replays = useAsked<Replay[]>(`${path}/replays`, 30, "a list");
+  const top = (
+    <>
+      <p class="back"><a href="#/">← All streams</a></p>
+      <div class="head">
+        <Heading>{name}</Heading>
+        {stream.value !== null && <Aged asked={stream}><Standing stream={stream.value.stream} /></Aged>}
+      </div>
+      <When main asked={stream}>{(shown) => <Head shown={shown} me={me} />}</When>
+    </>
+  );
+  if (stream.trouble !== null && stream.value === null) return <main id="main">{top}</main>;
   return (
     <main id="main">
-      <p class="back"><a href="#/">← All streams</a></p>
-      <When asked={stream}>{(shown) => <Head shown={shown} me={me} />}</When>
+      {top}
       <Section title="Topology" note="rates of the last minute, as far as they are known">
         <When asked={topology}>{(found) => <Drawing graph={found.graph} rates={found.rates} />}</When>
       </Section>
-      {stream.value !== null && <Charts shown={stream.value} theme={theme} />}
+      {stream.value !== null && <Aged asked={stream}><Charts shown={stream.value} theme={theme} /></Aged>}
       <div class="columns">
         <Section title="Stores" note="as of the last committed batch">
           <When asked={topology}>
@@ -253,7 +265,7 @@ export function StreamPage({ name, me, theme }: { name: string; me: Me | null; t
           </When>
         </Section>
       </div>
-      {stream.value !== null && <Partitions lag={stream.value.lag_by_partition} />}
+      {stream.value !== null && <Aged asked={stream}><Partitions lag={stream.value.lag_by_partition} /></Aged>}
     </main>
   );
 }

@@ -45,8 +45,17 @@ def page(settings: Settings) -> Starlette:
 
     async def who(request: Request) -> Client:
         from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
+        from starlette.exceptions import HTTPException
 
-        user = await get_user(request, None, await bearer_scheme(request))  # 401 if there is none
+        from deltaworks.query_server.access import UnknownClientError
+
+        try:
+            user = await get_user(request, None, await bearer_scheme(request))
+        except HTTPException as error:  # 401, and 403 of a session that another key has signed
+            raise UnknownClientError(
+                f"Airflow knows nobody by this session ({error.detail}).",
+                hint="log in to Airflow again, then come back to this page",
+            ) from error
         watch.start()  # Airflow does not tell the applications of plugins that it starts
         return await asyncio.to_thread(_client, user)
 
@@ -58,6 +67,7 @@ def _client(user: Any) -> Client:
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 
+    from deltaworks.query_server.client_files import NOBODY
     from deltaworks.ui.access import Client
 
     manager = get_auth_manager()
@@ -70,7 +80,7 @@ def _client(user: Any) -> Client:
         for dag in dags
     )
     return Client(
-        sha256=64 * "0",  # no token leads here
+        sha256=NOBODY,  # no token leads here
         role="operator" if dags and operates else "viewer",
         pipelines=_named(dags, _STREAM),
         connectors=_named(dags, _CONNECTOR),

@@ -1,18 +1,17 @@
 """Finds out what an edit of the code means for a pipeline, in a process of its own, which imports the code anew.
 
-`python -m deltaworks.control.edited NAME` prints a `Verdict`; with `--start-over`, the pipeline is started over first
-(`control/start_over.py`).
+`python -m deltaworks.control.edited NAME` answers with a `Verdict`; with `--start-over`, the pipeline is started over
+first (`control/start_over.py`).
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import Literal
 
 import msgspec
 
-from deltaworks.control import jobs, preflight, start_over
+from deltaworks.control import jobs, preflight, project_code, start_over
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, DeltaworksError, IncompatibleCheckpointError
 from deltaworks.lakehouse.schema import plan_schemas
@@ -74,28 +73,24 @@ def ask(settings: Settings, name: str, *, over: bool = False) -> Verdict:
         name: the pipeline.
         over: delete first what the pipeline has made.
     """
-    command = [sys.executable, "-m", "deltaworks.control.edited", name, *(["--start-over"] if over else [])]
+    what, over_too = f"jobs/{name}.py", ["--start-over"] if over else []
     try:
-        done = subprocess.run(
-            command,
-            cwd=settings.project,
-            env=settings.process_environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_PATIENCE_S,
+        return project_code.ask(
+            settings,
+            __name__,
+            name,
+            *over_too,
+            kind=Verdict,
+            what=what,
+            patience_s=_PATIENCE_S,
+            folder=settings.project,
         )
-    except subprocess.TimeoutExpired:
-        return Verdict(fit="fails", reason=f"jobs/{name}.py was not imported within {_PATIENCE_S} s")
-    try:
-        return msgspec.json.decode(done.stdout.rpartition("\n")[2], type=Verdict)
-    except msgspec.DecodeError:
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        return Verdict(fit="fails", reason=f"the process that imports jobs/{name}.py ended: {''.join(last)}")
+    except ConfigurationError as error:
+        return Verdict(fit="fails", reason=error.message)
 
 
 def main() -> None:
-    """Prints the verdict as the last line: the author's code may print, too."""
+    """Hands over the verdict."""
     name, over = sys.argv[1], "--start-over" in sys.argv[2:]
     settings = Settings.from_environment()
     try:
@@ -104,7 +99,7 @@ def main() -> None:
         verdict = judge(settings, name)
     except DeltaworksError as error:
         verdict = Verdict(fit="fails", reason=str(error))
-    sys.stdout.write(f"\n{msgspec.json.encode(verdict).decode()}")
+    project_code.answer(verdict)
 
 
 if __name__ == "__main__":

@@ -108,8 +108,16 @@ class Access:
         for client in self.clients.values():
             if secrets.compare_digest(client.sha256, of_token):
                 return client
+        hint = (
+            "open the address that `deltaworks ui` has printed; its token is new each time the server starts"
+            if self.open_to_viewers
+            else "open the address that was given to you, or ask whoever runs the page for a token"
+        )
         raise UnknownClientError(
-            "This page is for people with a token that it knows.", hint="open the address that was given to you"
+            "This page is for people with a token."
+            if authorization is None
+            else "The server of this page does not know this token.",
+            hint=hint,
         )
 
 

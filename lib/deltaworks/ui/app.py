@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -38,7 +38,6 @@ STATIC = Path(__file__).parent / "static"
 _TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _DIGEST = re.compile(r"-[\w-]{8}\.\w+$")
 _STATUS: tuple[tuple[type[DeltaworksError], int], ...] = (
-    (UnknownClientError, 401),
     (ForbiddenError, 403),
     (NoSuchStreamError, 404),
     (ConfigurationError, 409),
@@ -68,6 +67,11 @@ class Place:
     airflow: str | None = None
     docs: str | None = None
     hosts: tuple[str, ...] = ()
+
+    @property
+    def within_airflow(self) -> str | None:
+        """The path of Airflow, if its session says who looks; None: a token does."""
+        return None if self.airflow is None or self.airflow.startswith("http") else self.airflow
 
 
 Who = Callable[[Request], Awaitable[Client]]
@@ -117,6 +121,11 @@ def application(reader: Reader, watch: Watch, who: Who, place: Place) -> Starlet
 
         return endpoint
 
+    async def unknown(_: Request, error: Exception) -> Response:
+        assert isinstance(error, UnknownClientError)
+        trouble = Trouble(error=error.message, hint=error.hint, airflow=place.within_airflow)
+        return _told(401, trouble, {"WWW-Authenticate": "Bearer"})
+
     headers = Middleware(_Headers, frames=_frames(place.airflow), hosts=frozenset(place.hosts))
     return Starlette(
         routes=[
@@ -128,7 +137,7 @@ def application(reader: Reader, watch: Watch, who: Who, place: Place) -> Starlet
             Route("/assets/{file}", _asset),
         ],
         middleware=[headers, Middleware(GZipMiddleware)],
-        exception_handlers={DeltaworksError: _failed, HTTPException: _no_route},
+        exception_handlers={UnknownClientError: unknown, DeltaworksError: _failed, HTTPException: _no_route},
         lifespan=lifespan,
     )
 
@@ -215,6 +224,9 @@ async def _no_route(_: Request, error: Exception) -> Response:
 
 
 def _trouble(status: int, error: str, hint: str | None) -> Response:
-    headers = {"Cache-Control": "no-store"} | ({"WWW-Authenticate": "Bearer"} if status == 401 else {})
-    body = msgspec.json.encode(Trouble(error=error, hint=hint))
-    return Response(body, status, headers=headers, media_type="application/json")
+    return _told(status, Trouble(error=error, hint=hint), {})
+
+
+def _told(status: int, trouble: Trouble, headers: Mapping[str, str]) -> Response:
+    headers = {"Cache-Control": "no-store", **headers}
+    return Response(msgspec.json.encode(trouble), status, headers=headers, media_type="application/json")

@@ -8,28 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-import subprocess
 import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
-
-import msgspec
 
 from deltaworks import clock, extras
-from deltaworks.control import heartbeat, jobs, retention
+from deltaworks.control import heartbeat, jobs, project_code, retention
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, DeltaworksError
 from deltaworks.settings import Settings
 from deltaworks.ui.graph import drawn
-from deltaworks.ui.told import Connectors, Described, StoreDescribed, Unreadable
+from deltaworks.ui.told import Connectors, Described, StoreDescribed, Told, Unreadable
 
-S = TypeVar("S", bound=msgspec.Struct)
 _SECONDS = 60
 _AGAIN_S = 60.0
 """After so long, code that has failed is loaded again: what it needs besides itself may be there by then."""
-_FRAME = b"\0\0deltaworks\0\0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,45 +93,25 @@ def connectors(settings: Settings) -> Connectors:
     """The connectors of the project, as `deltaworks status` has them; none if it has no files of any."""
     if not (settings.jobs / "connectors").is_dir():
         return Connectors(connectors=[], problem=None)
-    try:
-        answer = _asked(settings, Connectors)
-    except ConfigurationError as error:
-        return Connectors(connectors=[], problem=error.message)
-    return Connectors(connectors=[], problem=answer.error) if isinstance(answer, Unreadable) else answer
+    told = _asked(settings)
+    if told.connectors is not None:
+        return told.connectors
+    return Connectors(connectors=[], problem=None if told.unreadable is None else told.unreadable.error)
 
 
 def _answer(settings: Settings, name: str) -> Described | Unreadable:
-    try:
-        return _asked(settings, Described, name)
-    except ConfigurationError as error:  # whoever asks next does not wait for the same
-        return Unreadable(error=error.message, hint=error.hint)
+    told = _asked(settings, name)
+    return told.pipeline or told.unreadable or Unreadable(error=f"jobs/{name}.py cannot be described.")
 
 
-def _asked(settings: Settings, kind: type[S], *names: str) -> S | Unreadable:
-    """The answer of a process that loads code of the project.
-
-    Raises:
-        ConfigurationError: it gives none.
-    """
-    command = [sys.executable, "-m", "deltaworks.ui.described", *names]
-    environment = settings.process_environment() | {"PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    what = f"jobs/{names[0]}.py" if names else "The code of the connectors"
+def _asked(settings: Settings, *names: str) -> Told:
+    """What a process says that loads code of the project, or that it says nothing: whoever asks next does not wait."""
+    what = f"jobs/{names[0]}.py" if names else "the code of the connectors"
     try:
-        run = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ConfigurationError(f"{what} was not imported within {_SECONDS} s.") from error
-    _, _, framed = run.stdout.partition(_FRAME)
-    last = framed.partition(_FRAME)[0]
-    try:
-        if run.returncode != 0:
-            return msgspec.json.decode(last, type=Unreadable)
-        return msgspec.json.decode(last, type=kind)
-    except msgspec.DecodeError as error:
-        raise ConfigurationError(
-            f"{what} cannot be described.", hint="`deltaworks topology` and `deltaworks connect plan` say more"
-        ) from error
+        return project_code.ask(settings, __name__, *names, kind=Told, what=what, patience_s=_SECONDS)
+    except ConfigurationError as error:
+        hint = "`deltaworks topology` and `deltaworks connect plan` say more"
+        return Told(unreadable=Unreadable(error=error.message, hint=hint))
 
 
 def describe(settings: Settings, name: str) -> Described:
@@ -171,24 +145,20 @@ def _connectors(settings: Settings) -> Connectors:
     return Connectors.of(overview(settings))
 
 
-def main(*names: str) -> int:
-    """Writes the answer, between marks: what the code prints comes before or after it.
+def main(*names: str) -> None:
+    """Hands over the answer.
 
     Args:
         names: the pipeline; none: connectors.
     """
-    settings, out = Settings.from_environment(), sys.stdout.buffer
-    answer: Described | Connectors | Unreadable
+    settings = Settings.from_environment()
     try:
-        answer = describe(settings, names[0]) if names else _connectors(settings)
+        told = Told(pipeline=describe(settings, *names)) if names else Told(connectors=_connectors(settings))
     except DeltaworksError as error:
-        answer = Unreadable(error=error.message, hint=error.hint)
-    sys.stdout.flush()
-    out.write(_FRAME + msgspec.json.encode(answer) + _FRAME)
-    out.flush()
-    return int(isinstance(answer, Unreadable))
+        told = Told(unreadable=Unreadable(error=error.message, hint=error.hint))
+    project_code.answer(told)
 
 
 if __name__ == "__main__":
     signal.alarm(_SECONDS)  # also if the server, which would end it, has gone
-    sys.exit(main(*sys.argv[1:]))
+    main(*sys.argv[1:])

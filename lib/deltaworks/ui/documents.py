@@ -280,8 +280,10 @@ class ReplayListed(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why there is no answer."""
 
     error: str
     hint: str | None = None
+    airflow: str | None = None
+    """The path of Airflow here, if nobody is logged in to it; absent: a token says who looks."""

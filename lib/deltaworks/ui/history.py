@@ -8,9 +8,13 @@ and the entries of stores every ten minutes (the registry). Lag and batch times 
 from __future__ import annotations
 
 import threading
+from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf, isnan, nan
 
 import msgspec
 
@@ -26,6 +30,7 @@ from deltaworks.settings import Settings
 HOURS = 6
 EVERY_S = 5.0
 _KEPT = int(HOURS * 3_600 / EVERY_S)
+_PORTION = 256
 _RATE_S = 60.0
 """Rates of topics are those of about the last minute."""
 _POINTS = 360
@@ -33,13 +38,45 @@ _POINTS = 360
 _LIVE = ("starting", "running", "draining")
 
 
-class Beaten(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a heartbeat."""
+@dataclass(frozen=True)
+class Beats:
+    """What is kept of the heartbeats of a stream, oldest first: a column per figure, since there are thousands.
 
-    at: float
-    lag_seconds: float | None
-    batch_seconds: float | None
-    state_entries: int
+    Attributes:
+        at: Unix seconds.
+        lag_seconds: NaN where it was not known, as in the others.
+        batch_seconds: of the last batch.
+        state_entries: of all stores.
+    """
+
+    at: array[float] = field(default_factory=lambda: array("d"))
+    lag_seconds: array[float] = field(default_factory=lambda: array("d"))
+    batch_seconds: array[float] = field(default_factory=lambda: array("d"))
+    state_entries: array[float] = field(default_factory=lambda: array("d"))
+
+    def add(self, beat: Heartbeat) -> bool:
+        """Adds one if it is newer than the last; those that are too many go in portions. Returns whether it is."""
+        if self.at and self.at[-1] >= beat.at:
+            return False
+        batch_seconds = None if beat.batch_id is None else beat.batch_seconds
+        figures = (beat.at, beat.lag_seconds, batch_seconds, beat.state_entries)
+        for column, figure in zip(self._columns(), figures, strict=True):
+            column.append(nan if figure is None else figure)
+            if len(column) >= _KEPT + _PORTION:
+                del column[:-_KEPT]
+        return True
+
+    def since(self, from_s: float) -> Beats:
+        """A copy of those from a time on."""
+        first = bisect_left(self.at, from_s)
+        return Beats(*(column[first:] for column in self._columns()))
+
+    def points(self, figures: array[float]) -> list[tuple[float, float | None]]:
+        """Time and figure of each."""
+        return [(at, None if isnan(figure) else figure) for at, figure in zip(self.at, figures, strict=True)]
+
+    def _columns(self) -> tuple[array[float], ...]:
+        return self.at, self.lag_seconds, self.batch_seconds, self.state_entries
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +115,7 @@ class Watch:
 
     def __init__(self, settings: Settings, *, every_s: float = EVERY_S) -> None:
         self._settings, self._every_s = settings, every_s
-        self._kept: dict[str, deque[Beaten]] = {}
+        self._kept: dict[str, Beats] = {}
         self._reads: dict[str, deque[tuple[float, dict[str, int]]]] = {}
         """Stream -> when, and topic -> the sum of its next offsets; only of the last minute."""
         self._lock = threading.Lock()  # guards `_kept`, `_reads` and `_begun`
@@ -109,26 +146,18 @@ class Watch:
         """Keeps a heartbeat, unless it is known or its driver has ended."""
         if beat.state not in _LIVE:
             return
-        kept = Beaten(
-            at=beat.at,
-            lag_seconds=beat.lag_seconds,
-            batch_seconds=beat.batch_seconds if beat.batch_id is not None else None,
-            state_entries=beat.state_entries,
-        )
         read = {topic: sum(offsets.values()) for topic, offsets in beat.next_offsets.items()}
         with self._lock:
-            mine = self._kept.setdefault(name, deque(maxlen=_KEPT))
-            if not mine or mine[-1].at < kept.at:
-                mine.append(kept)
+            if self._kept.setdefault(name, Beats()).add(beat):
                 reads = self._reads.setdefault(name, deque())
-                reads.append((kept.at, read))
-                while reads[0][0] < kept.at - _RATE_S:
+                reads.append((beat.at, read))
+                while reads[0][0] < beat.at - _RATE_S:
                     reads.popleft()
 
-    def kept(self, name: str) -> list[Beaten]:
-        """The heartbeats of a stream, oldest first."""
+    def kept(self, name: str) -> Beats:
+        """The heartbeats of a stream."""
         with self._lock:
-            return list(self._kept.get(name, ()))
+            return self._kept.get(name, Beats()).since(-inf)
 
     def topic_rates(self, name: str) -> dict[str, float]:
         """Topic -> records per second that the stream has read of it, over the last minute; unknown ones are absent."""
@@ -162,7 +191,7 @@ def recorded(settings: Settings, name: str, *, now_s: float | None = None) -> Re
     )
 
 
-def history(known: Recorded, beats: Sequence[Beaten], *, now_s: float | None = None) -> History:
+def history(known: Recorded, beats: Beats, *, now_s: float | None = None) -> History:
     """The last hours of a stream.
 
     Args:
@@ -172,13 +201,13 @@ def history(known: Recorded, beats: Sequence[Beaten], *, now_s: float | None = N
     """
     to_s = clock.wall_s() if now_s is None else now_s
     from_s = to_s - HOURS * 3_600
-    recent = [beat for beat in beats if beat.at >= from_s]
+    recent = beats.since(from_s)
     return History(
         from_s=from_s,
         to_s=to_s,
         records_per_second=known.records_per_second,
-        lag_seconds=_thinned((beat.at, beat.lag_seconds) for beat in recent),
-        batch_seconds=_thinned((beat.at, beat.batch_seconds) for beat in recent),
+        lag_seconds=_thinned(recent.points(recent.lag_seconds)),
+        batch_seconds=_thinned(recent.points(recent.batch_seconds)),
         state_entries=_state(known.samples, recent, from_s),
     )
 
@@ -210,17 +239,16 @@ def _throughput(records: Iterable[BatchRecord], from_s: float, to_s: float) -> S
     return Series(at=[slot * slot_s for slot in slots], values=[counts.get(slot, 0) / slot_s for slot in slots])
 
 
-def _state(samples: Sequence[Sample], beats: Sequence[Beaten], from_s: float) -> Series:
-    begin_s = beats[0].at if beats else float("inf")
+def _state(samples: Sequence[Sample], beats: Beats, from_s: float) -> Series:
+    begin_s = beats.at[0] if beats.at else inf
     earlier = [(each.at.timestamp(), float(each.state_entries)) for each in samples]
     kept = [(at, value) for at, value in earlier if from_s <= at < begin_s]
-    return _thinned([*kept, *((beat.at, beat.state_entries) for beat in beats)])
+    return _thinned([*kept, *beats.points(beats.state_entries)])
 
 
-def _thinned(points: Iterable[tuple[float, float | None]]) -> Series:
+def _thinned(points: Sequence[tuple[float, float | None]]) -> Series:
     """At most `_POINTS` points: of each slot the highest one, so that no peak is lost."""
-    found = list(points)
-    size = max(1, -(-len(found) // _POINTS))
-    slots = [found[start : start + size] for start in range(0, len(found), size)]
+    size = max(1, -(-len(points) // _POINTS))
+    slots = [points[start : start + size] for start in range(0, len(points), size)]
     best = [max(slot, key=lambda point: -1.0 if point[1] is None else point[1]) for slot in slots]
     return Series(at=[at for at, _ in best], values=[value for _, value in best])

@@ -80,3 +80,11 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
     error: str
     hint: str | None = None
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """One of them."""
+
+    pipeline: Described | None = None
+    connectors: Connectors | None = None
+    unreadable: Unreadable | None = None

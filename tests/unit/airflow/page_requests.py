@@ -59,11 +59,11 @@ def main() -> None:
     app = create_app()
     manager = get_auth_manager()
     found: dict[str, dict[str, Any]] = {"view": StreamsPlugin.external_views[0]}
-    users: dict[str, Any] = {role.value: user for role, user in role_requests._simple_users().items()}
-    users["nobody"] = None
+    tokens = {role.value: manager.generate_jwt(user) for role, user in role_requests._simple_users().items()}
+    tokens |= {"nobody": "", "another key": "eyJhbGciOiJIUzUxMiJ9.e30.c2lnbmVk"}
     paths = ("", "api/me", "api/streams", "api/streams/hidden")
-    for role, user in users.items():
-        headers = {} if user is None else {"Authorization": f"Bearer {manager.generate_jwt(user)}"}
+    for role, token in tokens.items():
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         client = TestClient(app, headers=headers)
         answers = {path: client.get(f"/base{PREFIX}/{path}") for path in paths}
         found[role] = {

@@ -35,7 +35,9 @@ def test_a_user_of_airflow_sees_what_its_permissions_allow() -> None:
     found = page_requests.looked()
 
     assert found["view"]["href"] == "/base/deltaworks/"
-    assert found["nobody"]["status"] == [200, 401, 401, 401], "the page itself has no data"
+    for nobody in ("nobody", "another key"):
+        assert found[nobody]["status"] == [200, 401, 401, 401], "the page itself has no data"
+        assert found[nobody]["me"]["airflow"] == "/base" and "log in to Airflow" in found[nobody]["me"]["hint"]
     for role in ("viewer", "admin"):
         assert found[role]["status"] == [200, 200, 200, 403], "a stream without a DAG is nobody's"
         assert [each["name"] for each in found[role]["streams"]] == [NAME]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import tomllib
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from deltaworks.stack.jars import read_lock
-from tooling import bill_of_materials, python_lock
+from tooling import bill_of_materials, front_end, python_lock
 from tooling.bill_of_materials import licence_of
 
 ROOT = Path(__file__).parents[3]
@@ -51,6 +52,24 @@ def test_every_module_of_go_is_listed_and_has_a_checksum(listed: dict[str, dict[
     assert "github.com/axonops/axonops-schema-registry@v0.2.1" in found
     assert len(found) == len(re.findall(r" v\d", (ROOT / "infra/axonops/go.mod").read_text()))
     assert [module for module in found if f"{module.replace('@', ' ')} h1:" not in sums] == []
+
+
+def test_what_is_in_the_page_and_what_builds_it_is_listed_with_hash_and_licence(
+    listed: dict[str, dict[str, Any]],
+) -> None:
+    found = {purl: component for purl, component in listed.items() if purl.startswith("pkg:npm/")}
+    lock = json.loads((front_end.SOURCES / "package-lock.json").read_text())["packages"]
+    named = json.loads((front_end.SOURCES / "package.json").read_text())
+    notices = (front_end.SOURCES / "public/assets/licences.txt").read_text()
+
+    assert len(found) == len(lock) - 1
+    for name, version in (named["dependencies"] | named["devDependencies"]).items():
+        component = found[f"pkg:npm/{name}@{version}"]
+        integrity = base64.b64encode(bytes.fromhex(hashes(component)[0])).decode()
+        assert lock[f"node_modules/{name}"]["integrity"] == f"sha512-{integrity}"
+        assert licence_of(component) == lock[f"node_modules/{name}"]["license"]
+    assert "pkg:npm/%40oxc-project/types" in "".join(found)
+    assert [name for name in named["dependencies"] if f"== {name}\n" not in notices.lower()] == []
 
 
 def test_every_licence_is_known(listed: dict[str, dict[str, Any]]) -> None:

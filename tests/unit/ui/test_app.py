@@ -235,6 +235,18 @@ def test_a_wrong_token_is_nobody_even_where_anybody_may_look(settings: Settings)
         assert client.get("/api/me", headers={"Authorization": "Bearer x"}).status_code == 401
 
 
+def test_nobody_learns_how_to_become_somebody(settings: Settings) -> None:
+    with asked(settings) as client:
+        told = client.get("/api/me", headers={"Authorization": "Bearer x"}).json()
+    assert told.keys() == {"error", "hint"} and "does not know this token" in told["error"]
+    assert "`deltaworks ui`" in told["hint"]
+    with asked(settings, Access({}, open_to_viewers=False), Place(airflow="/base")) as client:
+        told = client.get("/api/me").json()
+    assert told["airflow"] == "/base" and "ask whoever runs the page" in told["hint"]
+    with asked(settings, Access({}, open_to_viewers=False), Place(airflow="http://flow.example/base")) as client:
+        assert client.get("/api/me").json().keys() == {"error", "hint"}, "it has sessions of its own"
+
+
 def test_nothing_can_be_changed(settings: Settings) -> None:
     Stream(settings, "counts").beats()
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from deltaworks import clock
-from deltaworks.control import jobs
+from deltaworks.control import jobs, project_code
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
-from deltaworks.ui import described
 from deltaworks.ui.described import Pipelines
 from deltaworks.ui.graph import Graph
-from deltaworks.ui.told import Described, Unreadable
+from deltaworks.ui.told import Described, Told, Unreadable
 from tests.support.homes import settings_of
 
 SAID = Described(graph=Graph(boxes=(), lines=(), width=0, height=0), stores=(), tables=(), dead_letters=None)
@@ -27,22 +26,26 @@ def settings(tmp_path: Path) -> Settings:
     return settings_of(tmp_path / "home", tmp_path)
 
 
-def hangs() -> Unreadable:
+def hangs() -> Told:
     raise ConfigurationError("jobs/counts.py was not imported within 60 s.")
 
 
-@pytest.mark.parametrize("fails", [hangs, lambda: Unreadable(error="it was not imported: a variable is not set")])
+def fails() -> Told:
+    return Told(unreadable=Unreadable(error="it was not imported: a variable is not set"))
+
+
+@pytest.mark.parametrize("first", [hangs, fails])
 def test_code_that_fails_is_asked_again_after_a_while(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, fails: Callable[[], Unreadable]
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, first: Callable[[], Told]
 ) -> None:
     now, asked = [1_000.0], list[str]()
 
-    def answer(*_: object) -> Described | Unreadable:
+    def answer(*_: object, **__: object) -> Told:
         asked.append("")
-        return fails() if len(asked) == 1 else SAID
+        return first() if len(asked) == 1 else Told(pipeline=SAID)
 
     monkeypatch.setattr(clock, "ticks_s", lambda: now[0])
-    monkeypatch.setattr(described, "_asked", answer)
+    monkeypatch.setattr(project_code, "ask", answer)
     pipelines = Pipelines(settings)
 
     for _ in range(3):
@@ -58,7 +61,7 @@ def test_code_that_fails_is_asked_again_after_a_while(
 def test_a_link_to_nothing_is_no_code(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Emacs makes one beside a file that somebody edits."""
     (settings.jobs / ".#counts.py").symlink_to("ada@host.4711:1")
-    monkeypatch.setattr(described, "_asked", lambda *_: SAID)
+    monkeypatch.setattr(project_code, "ask", lambda *_, **__: Told(pipeline=SAID))
 
     assert Pipelines(settings).described("counts") is SAID
     assert jobs.names(settings) == ["counts"]

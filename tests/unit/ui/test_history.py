@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from deltaworks.control import batches
 from deltaworks.control.incident_book import IncidentBook, Sample
 from deltaworks.settings import Settings
-from deltaworks.ui.history import Watch, history, recorded
+from deltaworks.ui.history import EVERY_S, HOURS, Beats, Watch, history, recorded
 from tests.support.homes import Stream, settings_of
 
 
@@ -29,8 +30,8 @@ def test_a_heartbeat_is_kept_once_and_not_of_a_driver_that_has_ended(settings: S
         watch.look()
     watch.take("counts", msgspec.structs.replace(beat, state="stopped", at=beat.at + 1))
 
-    assert [kept.at for kept in watch.kept("counts")] == [beat.at]
-    assert watch.kept("other") == []
+    assert list(watch.kept("counts").at) == [beat.at]
+    assert watch.kept("other") == Beats()
 
 
 def test_what_cannot_be_read_holds_up_nobody(settings: Settings) -> None:
@@ -40,7 +41,7 @@ def test_what_cannot_be_read_holds_up_nobody(settings: Settings) -> None:
 
     watch.look()
 
-    assert len(watch.kept("counts")) == 1
+    assert len(watch.kept("counts").at) == 1
 
 
 def test_rates_are_of_the_last_minute_and_gone_with_the_stream(settings: Settings) -> None:
@@ -64,6 +65,32 @@ def test_a_chart_gets_few_points_and_keeps_the_peak(settings: Settings) -> None:
 
     assert len(found.lag_seconds.at) <= 360 and max(v or 0 for v in found.lag_seconds.values) == 77.0
     assert found.records_per_second.at == []
+
+
+def test_what_is_not_known_is_a_gap(settings: Settings) -> None:
+    stream, watch, now_s = Stream(settings, "counts"), Watch(settings), time.time()
+    watch.take("counts", msgspec.structs.replace(stream.beat_at(now_s - 20), lag_seconds=None, batch_id=None))
+    watch.take("counts", stream.beat_at(now_s - 10))
+
+    found = history(recorded(settings, "counts", now_s=now_s), watch.kept("counts"), now_s=now_s)
+
+    assert found.lag_seconds.values == [None, 0.4] and found.batch_seconds.values == [None, 0.31]
+    assert msgspec.json.decode(msgspec.json.encode(found))["lag_seconds"]["values"] == [None, 0.4]
+
+
+def test_six_hours_of_a_stream_need_little_memory(settings: Settings) -> None:
+    stream, watch, now_s = Stream(settings, "counts"), Watch(settings), time.time()
+    count = int(HOURS * 3_600 / EVERY_S)
+
+    tracemalloc.start()
+    for step in range(count + 600, 0, -1):
+        watch.take("counts", stream.beat_at(now_s - EVERY_S * step))
+    size_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert size_bytes < 250_000, "four doubles for each heartbeat"
+    kept = watch.kept("counts")
+    assert count <= len(kept.at) < count + 300 and kept.at[-1] == now_s - EVERY_S
 
 
 def test_state_from_before_the_server_is_that_of_the_registry(
