@@ -123,7 +123,17 @@ def application(reader: Reader, watch: Watch, who: Who, place: Place) -> Starlet
 
     async def unknown(_: Request, error: Exception) -> Response:
         assert isinstance(error, UnknownClientError)
-        trouble = Trouble(error=error.message, hint=error.hint, airflow=place.within_airflow)
+        return nobody(error.message, error.hint)
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code in (401, 403):  # Airflow's own words, the latter for a session that another key has signed
+            told = f"Airflow knows nobody by this session ({error.detail})."
+            return nobody(told, "log in to Airflow again, then come back to this page")
+        return await _no_route(request, error)
+
+    def nobody(error: str, hint: str | None) -> Response:
+        trouble = Trouble(error=error, hint=hint, airflow=place.within_airflow)
         return _told(401, trouble, {"WWW-Authenticate": "Bearer"})
 
     headers = Middleware(_Headers, frames=_frames(place.airflow), hosts=frozenset(place.hosts))
@@ -137,7 +147,7 @@ def application(reader: Reader, watch: Watch, who: Who, place: Place) -> Starlet
             Route("/assets/{file}", _asset),
         ],
         middleware=[headers, Middleware(GZipMiddleware)],
-        exception_handlers={UnknownClientError: unknown, DeltaworksError: _failed, HTTPException: _no_route},
+        exception_handlers={UnknownClientError: unknown, DeltaworksError: _failed, HTTPException: refused},
         lifespan=lifespan,
     )
 
