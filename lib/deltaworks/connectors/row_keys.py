@@ -25,6 +25,8 @@ from deltaworks.serdes import wire
 from deltaworks.serdes.schemas import Schemas, WriterSchema
 
 _STRUCT = b"Struct{"
+_TABLE = "__dbz__physicalTableIdentifier"
+"""The column of a key that says which of several tables in one topic it is of (`ByLogicalTableRouter`)."""
 _NULL = "null"
 _KINDS: Mapping[type, str] = {
     bool: "boolean",
@@ -50,6 +52,8 @@ class Form:
     """Of JSON: columns and kinds of their values."""
     schema: str | None = None
     """Of JSON with a schema."""
+    table: str | None = None
+    """Of JSON: which of several tables it is of. One that is captured no more writes no key, so nothing is like its."""
     begin: bytes = b""
     """Of a struct as text: the name of its first column."""
 
@@ -59,7 +63,8 @@ class Form:
         if self.columns is None:
             return f"a struct as text, {self.begin.decode(errors='replace')}...," if self.begin else "bytes or text"
         inside = ", ".join(f"{name or 'value'}: {kind}" for name, kind in self.columns)
-        return f"JSON {'with a schema ' if self.schema is not None else ''}({inside})"
+        of = "" if self.table is None else f" of table '{self.table}'"
+        return f"JSON {'with a schema ' if self.schema is not None else ''}({inside}){of}"
 
 
 class Rows:
@@ -121,6 +126,8 @@ class Rows:
         if one.columns is None or other.columns is None:
             return False
         mine, theirs = dict(one.columns), dict(other.columns)
+        if one.table != other.table:
+            return False
         if mine.keys() != theirs.keys() or (None not in (one.schema, other.schema) and one.schema != other.schema):
             return False
         return all(mine[name] == theirs[name] or _NULL in (mine[name], theirs[name]) for name in mine)
@@ -159,7 +166,8 @@ def _of_json(found: Any) -> tuple[Form, bytes]:
         found = found["payload"]
     columns = found if isinstance(found, dict) else {"": found}
     kinds = tuple(sorted((name, _KINDS[type(value)]) for name, value in columns.items()))
-    return Form(columns=kinds, schema=schema), b"j" + msgspec.json.encode(found, order="sorted")
+    table = str(columns[_TABLE]) if _TABLE in columns else None
+    return Form(columns=kinds, schema=schema, table=table), b"j" + msgspec.json.encode(found, order="sorted")
 
 
 def _schema_of_json(schema: Any) -> str:

@@ -498,6 +498,22 @@ def test_keys_of_another_form_are_refused_and_nothing_is_deleted(
     assert "2" not in refused.value.message.replace("cdc.orders", ""), "it shows a key"
 
 
+def test_a_table_that_shares_its_topic_and_is_captured_no_more_keeps_its_rows(world: World) -> None:
+    def key(table: str, number: int) -> bytes:
+        return b'{"id":%d,"__dbz__physicalTableIdentifier":"%s"}' % (number, table.encode())
+
+    world.topics["cdc.orders"] += [(0, key(table, number), b"{}") for table in ("one", "two") for number in (3, 4)]
+    world.reset()
+    world.topics["cdc.orders"] += [(0, key("one", 3), b"{}")]
+
+    with pytest.raises(
+        ConfigurationError, match=r"2 old keys of topic .* of table 'two', and the new .* of table 'one'"
+    ):
+        world.gone()
+    world.topics["cdc.orders"] += [(0, key("two", 4), b"{}")]
+    assert world.gone() == [key("two", 3), key("one", 4)]
+
+
 def test_keys_of_a_deleted_form_say_what_is_written_now(world: World) -> None:
     """The only row of the snapshot was deleted after it."""
     world.topics["cdc.orders"] += [(0, b'{"id":2}', b"{}")]
