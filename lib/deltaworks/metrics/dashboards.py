@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deltaworks.metrics.grafana import Dashboard, Panel, Query, Row, Unit, Variable, render
-from deltaworks.metrics.rules import CONNECTORS_JOB, JOB
+from deltaworks.metrics.rule import CONNECTORS_JOB, JOB
 
 _S = "deltaworks_stream_"
 _C = "deltaworks_connector_"
