@@ -1,10 +1,13 @@
 """Alerts of a real Prometheus, through a real Alertmanager, to a webhook: drivers without Spark say what happens.
 
-All ranges are 10,000 times shorter, so a day takes nine seconds. Each fault has a pipeline of its own.
+All ranges are 10,000 times shorter, so a day takes nine seconds. Each fault has a pipeline or a connector of its own.
+Connectors are what `deltaworks metrics --serve` makes of the REST interface of a worker, which is one of tests; their
+registry, databases and topics are told what to say.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tempfile
 import threading
@@ -18,17 +21,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from deltaworks.config import Values
+from deltaworks.connect.slots import Slot
+from deltaworks.connectors import dead_letters, overview, slots
+from deltaworks.connectors.dead_letters import Count
+from deltaworks.connectors.metrics import ConnectorMetrics, look
 from deltaworks.control.heartbeat import Heartbeat, TableFacts
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.errors import SinkError
 from deltaworks.metrics import prometheus, rules, stream
-from deltaworks.metrics.endpoint import metered
+from deltaworks.metrics.endpoint import metered, served
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import monitoring
 from deltaworks.stack.ports import free_ports
 from tests.support import polling
+from tests.support.fake_connect import FILE_SOURCE, POSTGRES, FakeConnect, fake_connect
 from tests.support.monitoring import HOME, Webhook
+from tests.unit.connectors.test_overview import World
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 until = partial(polling.until, timeout_s=240)
@@ -52,6 +62,89 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "StreamFailed": lambda beat, _: msgspec.structs.replace(beat, state="failed"),
 }
+
+
+
+
+class Worker(World):
+    """A worker of Kafka Connect with a connector for each alert, and what is asked beside it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, fake: FakeConnect) -> None:
+        super().__init__(monkeypatch, folder, fake)
+        self.letters, self.lags, self.slots = dict[str, int](), dict[str, int](), dict[str, Slot]()
+        self.begun, self.is_away = dict[str, float](), False
+        self.ended = threading.Event()
+        for alert in OF_CONNECTORS:
+            class_ = POSTGRES if alert in ("SlotEndangered", "SlotLost", "SourceLagGrows") else FILE_SOURCE
+            config = {"connector.class": class_, "name": alert, "tasks.max": "1", "topic": "lines"}
+            (self.folder / f"{alert}.json").write_text(json.dumps(config))
+            self.book.deployed(alert, config, cluster="c", by="me")
+            fake.add(alert, config)
+        monkeypatch.setattr(slots, "look", lambda _, connector: self.slots.get(connector.name))
+        monkeypatch.setattr(overview, "lags_soon", lambda *_, **__: self.lags)
+        monkeypatch.setattr(dead_letters, "counts_soon", lambda *_: {
+            name: Count(connector=name, topic="failed", total=n, recent=n, ever=n) for name, n in self.letters.items()
+        })  # fmt: skip
+        away = replace(self.settings, values=Values({}, tables={("connect", ""): {"url": "http://127.0.0.1:9"}}))
+        self._there = {False: self.settings, True: away}
+
+    def run(self, metrics: ConnectorMetrics) -> None:
+        """Looks again and again, as `deltaworks metrics --serve` does."""
+        while not self.ended.wait(0.1):
+            for alert, fault in OF_CONNECTORS.items():
+                begun = self.begun.get(alert)
+                fault(self, alert, None if begun is None else time.time() - begun)
+            look(self._there[self.is_away], metrics)
+
+    def fails(self, name: str, s: float | None) -> None:
+        """Its task has failed, or runs."""
+        self.fake.connectors[name].tasks[0]["state"] = "RUNNING" if s is None else "FAILED"
+
+    def is_given_up(self, name: str, s: float | None) -> None:
+        """Likewise, and nothing restarts it."""
+        self.fails(name, s)
+        self.book.rows[name].gave_up = None if s is None else "5 restarts in a row have not helped"
+
+    def drifts(self, name: str, s: float | None) -> None:
+        """Somebody has changed it."""
+        self.fake.connectors[name].config["topic"] = "lines" if s is None else "by-hand"
+
+    def loses(self, name: str, s: float | None) -> None:
+        """Its slot."""
+        danger = "lost" if name == "SlotLost" else "unreserved"
+        self.slots[name] = Slot(name="s", wal_status="reserved" if s is None else danger)
+
+    def has_letters(self, name: str, s: float | None) -> None:
+        """They stay."""
+        self.letters[name] = self.letters.get(name, 0) if s is None else 5
+
+    def lags_in_records(self, name: str, s: float | None) -> None:
+        """It does so more and more."""
+        self.lags[name] = 0 if s is None else int(10_000 * s)
+
+    def lags_in_bytes(self, name: str, s: float | None) -> None:
+        """Likewise."""
+        self.slots[name] = Slot(name="s", wal_status="reserved", behind_bytes=0 if s is None else int(1e9 * s))
+
+    def moves(self, name: str, s: float | None) -> None:
+        """Its task goes from worker to worker."""
+        if s is not None:
+            task = self.fake.connectors[name].tasks[0]
+            task["worker_id"] = "b:1" if task["worker_id"] == "a:1" else "a:1"
+
+
+OF_CONNECTORS: Mapping[str, Callable[[Worker, str, float | None], None]] = {
+    "ConnectorFailed": Worker.fails,
+    "ConnectorGivenUp": Worker.is_given_up,
+    "ConnectorDrifted": Worker.drifts,
+    "SlotEndangered": Worker.loses,
+    "SlotLost": Worker.loses,
+    "DeadLettersOfASink": Worker.has_letters,
+    "SinkLagGrows": Worker.lags_in_records,
+    "SourceLagGrows": Worker.lags_in_bytes,
+    "TasksMove": Worker.moves,
+}
+"""What happens to a connector, so many seconds after it began; None: all is well."""
 
 
 @dataclass
@@ -132,6 +225,14 @@ def test_each_alert_reaches_the_webhook_once_and_clears(monkeypatch: pytest.Monk
             alert_webhook=hook.url,
         )
         running.enter_context(watching(settings))
+        worker = Worker(monkeypatch, Path(place), running.enter_context(fake_connect()))
+        metrics = ConnectorMetrics()
+        looking = threading.Thread(target=worker.run, args=(metrics,))
+        looking.start()
+        running.callback(looking.join)
+        running.callback(worker.ended.set)
+        seen = running.enter_context(ExitStack())
+        seen.enter_context(served(metrics.registry, settings.connectors_target))
         drivers = {}
 
         def start(alert: str, generation: int = 3) -> Driver:
@@ -154,10 +255,21 @@ def test_each_alert_reaches_the_webhook_once_and_clears(monkeypatch: pytest.Monk
 
         for alert in FAULTS:
             drivers[alert].begun = time.time()
-        until(lambda: fired(*FAULTS))
+        worker.begun = dict.fromkeys(OF_CONNECTORS, time.time())
+        until(lambda: fired(*FAULTS, *OF_CONNECTORS))
         for alert in FAULTS:
             drivers[alert].begun = None
-        until(lambda: fired(*FAULTS, status="resolved"))
+        worker.begun = {}
+        until(lambda: fired(*FAULTS, *OF_CONNECTORS, status="resolved"))
+
+        worker.is_away = True
+        until(lambda: fired("ConnectAway"))
+        worker.is_away = False
+        until(lambda: fired("ConnectAway", status="resolved"))
+        seen.close()
+        until(lambda: fired("ConnectorsUnseen"))
+        seen.enter_context(served(metrics.registry, settings.connectors_target))
+        until(lambda: fired("ConnectorsUnseen", status="resolved"))
 
         # Its hour is three seconds here, so nobody sees those that were between two drivers.
         for generation in range(6, 30, 3):

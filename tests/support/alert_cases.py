@@ -83,6 +83,9 @@ CASES: Mapping[str, Case] = {
         series={"given_up": "1x30", "failed": "1x30", "slot_lost": "1x30", **_RUNS},
         silent=("10m",),
     ),
+    "given up, and it runs again": _case(
+        alert="ConnectorGivenUp", series={"given_up": "1x30", "failed": "0x30", **_RUNS}, silent=("10m",)
+    ),
     "it differs for long": _case(
         alert="ConnectorDrifted",
         series={"differs": "0x5 1x20 0x30", **_RUNS},
@@ -94,6 +97,9 @@ CASES: Mapping[str, Case] = {
         series={"differs": "1x15 _x20 0x30", **_RUNS},
         fires={"12m": "", "30m": ""},
         silent=("9m", "50m"),
+    ),
+    "its file cannot be read, and it did not differ": _case(
+        alert="ConnectorDrifted", series={"differs": "0x5 _x40", **_RUNS}, silent=("30m",)
     ),
     "its slot is endangered": _case(
         alert="SlotEndangered",
