@@ -64,8 +64,6 @@ FAULTS: Mapping[str, Fault] = {
 }
 
 
-
-
 class Worker(World):
     """A worker of Kafka Connect with a connector for each alert, and what is asked beside it."""
 

@@ -13,7 +13,7 @@ Series = Mapping[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Series of a pipeline or a connector, by their name without prefix and their other labels; when the alert fires."""
+    """Series of a pipeline or connector, by their name without prefix and their other labels; when the alert fires."""
 
     alert: str
     series: Series
@@ -149,7 +149,7 @@ CASES: Mapping[str, Case] = {
         silent=("75m",),
     ),
     "Kafka Connect is away": _case(
-        alert="ConnectAway", series={"connect_up": "1x5 0x5 1x20"}, fires={"8m": ""}, silent=("5m", "15m")
+        alert="ConnectAway", series={"connect_up": "1x5 0x5 1x20"}, fires={"8m": ""}, silent=("5m", "6m", "15m")
     ),
     "there is no Kafka Connect": _case(
         alert="ConnectAway", series={"connect_looked_timestamp_seconds": "0+60x20"}, silent=("10m",)

@@ -256,7 +256,10 @@ def _show_connectors(found: Connectors) -> None:
         return
     print_table(
         "Connectors",
-        ("name", "should be", "is", "tasks", "running", "failed", "lag", "dead letters", "restarts", "incidents", "why"),
+        (
+            *("name", "should be", "is", "tasks", "running", "failed"),
+            *("lag", "dead letters", "restarts", "incidents", "why"),
+        ),
         (
             (
                 c.name,

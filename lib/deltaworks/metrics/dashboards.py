@@ -528,6 +528,12 @@ CONNECTORS = Dashboard(
                     "Lag of sinks", "Records, of all sinks.", f"sum(max by (connector) ({_C}lag_records)) or vector(0)"
                 ),
                 _stat(
+                    "Lag of sources",
+                    "What they have not confirmed of their databases' logs.",
+                    f"sum(max by (connector) ({_C}lag_bytes)) or vector(0)",
+                    "bytes",
+                ),
+                _stat(
                     "Asked",
                     "How long ago; else nobody serves these metrics, and all of this is old.",
                     f'time() - max(deltaworks_connect_looked_timestamp_seconds{{job="{CONNECTORS_JOB}"}})',
@@ -552,9 +558,11 @@ CONNECTORS = Dashboard(
                             ("Tasks", "tasks"),
                             ("Failed tasks", "failed_tasks"),
                             ("Restarts", "restarts"),
+                            ("Given up", "given_up"),
                             ("Lag, records", "lag_records"),
                             ("Dead letters", "dead_letters"),
                             ("Differs from its file", "differs"),
+                            ("Slot lost", "slot_lost"),
                         )
                     ),
                 ),

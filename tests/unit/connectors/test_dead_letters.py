@@ -138,7 +138,7 @@ def test_topics_of_dead_letters() -> None:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeConnect]:
     asked: list[float] = []
 
-    def counted(kafka: object, topics: list[str], *, since_ms: int, timeout_s: float) -> dict[str, tuple[int, int, int]]:
+    def counted(kafka: object, topics: object, *, since_ms: int, timeout_s: float) -> dict[str, tuple[int, int, int]]:
         asked.append(timeout_s)
         return {"failed": (7, 2, 9)}
 

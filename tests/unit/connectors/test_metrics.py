@@ -19,8 +19,8 @@ from tests.unit.connectors.test_overview import LINES, World
 
 RUNS = ConnectorStatus(
     name="lines", desired="running", state="RUNNING", tasks=3, running_tasks=2, failed_tasks=1, restarts=4,
-    differs=True, dead_letters=7, type="sink", workers=("a:1", "a:1", "b:1"), failed=True, gave_up=False, deployed_s=9.5,
-    lag_records=11, lag_bytes=4_096, danger="none", dead_letters_ever=9, dead_letters_alert=2,
+    differs=True, dead_letters=7, type="sink", workers=("a:1", "a:1", "b:1"), failed=True, gave_up=False,
+    deployed_s=9.5, lag_records=11, lag_bytes=4_096, danger="none", dead_letters_ever=9, dead_letters_alert=2,
 )  # fmt: skip
 
 
