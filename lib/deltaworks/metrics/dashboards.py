@@ -554,7 +554,7 @@ CONNECTORS = Dashboard(
                         Query(expr=f"max by (connector) ({_C}{expr})", legend=legend)
                         for legend, expr in (
                             ("Runs", 'state{state="RUNNING"}'),
-                            ("Failed", 'state{state="FAILED"}'),
+                            ("Failed", "failed"),
                             ("Tasks", "tasks"),
                             ("Failed tasks", "failed_tasks"),
                             ("Restarts", "restarts"),
@@ -562,6 +562,7 @@ CONNECTORS = Dashboard(
                             ("Lag, records", "lag_records"),
                             ("Dead letters", "dead_letters"),
                             ("Differs from its file", "differs"),
+                            ("Slot endangered", "slot_endangered"),
                             ("Slot lost", "slot_lost"),
                         )
                     ),
