@@ -163,6 +163,7 @@ OF_CONNECTORS: tuple[Rule, ...] = (
         expr=f"sum by (connector) (increase({_C}moved_tasks_total[1h]))\n>= {_MOVES} * clamp_min({_most('tasks')}, 1)",
         what='its tasks have moved to another worker {{ $value | printf "%.0f" }} times within an hour',
         cause="workers come and go, do not reach each other in time, or connectors are changed again and again",
+        keep=_KEEP,
     ),
     Rule(
         name="ConnectorsUnseen",
