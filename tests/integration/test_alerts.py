@@ -29,15 +29,16 @@ from deltaworks.connectors.metrics import ConnectorMetrics, look
 from deltaworks.control.heartbeat import Heartbeat, TableFacts
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.errors import SinkError
-from deltaworks.metrics import prometheus, rules, stream
+from deltaworks.metrics import connector_rules, prometheus, rules, stream
 from deltaworks.metrics.endpoint import metered, served
+from deltaworks.metrics.rule import CONNECTORS_JOB
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import monitoring
 from deltaworks.stack.ports import free_ports
 from tests.support import polling
 from tests.support.fake_connect import FILE_SOURCE, POSTGRES, FakeConnect, fake_connect
-from tests.support.monitoring import HOME, Webhook
+from tests.support.monitoring import HOME, Webhook, asked
 from tests.unit.connectors.test_overview import World
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -223,14 +224,6 @@ def test_each_alert_reaches_the_webhook_once_and_clears(monkeypatch: pytest.Monk
             alert_webhook=hook.url,
         )
         running.enter_context(watching(settings))
-        worker = Worker(monkeypatch, Path(place), running.enter_context(fake_connect()))
-        metrics = ConnectorMetrics()
-        looking = threading.Thread(target=worker.run, args=(metrics,))
-        looking.start()
-        running.callback(looking.join)
-        running.callback(worker.ended.set)
-        seen = running.enter_context(ExitStack())
-        seen.enter_context(served(metrics.registry, settings.connectors_target))
         drivers = {}
 
         def start(alert: str, generation: int = 3) -> Driver:
@@ -253,21 +246,10 @@ def test_each_alert_reaches_the_webhook_once_and_clears(monkeypatch: pytest.Monk
 
         for alert in FAULTS:
             drivers[alert].begun = time.time()
-        worker.begun = dict.fromkeys(OF_CONNECTORS, time.time())
-        until(lambda: fired(*FAULTS, *OF_CONNECTORS))
+        until(lambda: fired(*FAULTS))
         for alert in FAULTS:
             drivers[alert].begun = None
-        worker.begun = {}
-        until(lambda: fired(*FAULTS, *OF_CONNECTORS, status="resolved"))
-
-        worker.is_away = True
-        until(lambda: fired("ConnectAway"))
-        worker.is_away = False
-        until(lambda: fired("ConnectAway", status="resolved"))
-        seen.close()
-        until(lambda: fired("ConnectorsUnseen"))
-        seen.enter_context(served(metrics.registry, settings.connectors_target))
-        until(lambda: fired("ConnectorsUnseen", status="resolved"))
+        until(lambda: fired(*FAULTS, status="resolved"))
 
         # Its hour is three seconds here, so nobody sees those that were between two drivers.
         for generation in range(6, 30, 3):
@@ -294,8 +276,67 @@ def test_each_alert_reaches_the_webhook_once_and_clears(monkeypatch: pytest.Monk
         free["share"] = 0.5
         until(lambda: fired("DiskFilling", status="resolved"))
 
-    assert set(hook.texts) == {rule.name for rule in rules.RULES}
+    of_connectors = {rule.name for rule in connector_rules.OF_CONNECTORS}
+    assert set(hook.texts) == {rule.name for rule in rules.RULES} - of_connectors
     own = {key: count for key, count in hook.told.items() if key[0] == key[1] or not key[1]}
     assert {key: count for key, count in own.items() if key[2] == "firing" and count > 1} == {}
     texts = hook.texts["Lagging"]
     assert texts["summary"] == "Lagging: lagging" and "16m 40s" in texts["what"] and texts["since"]
+
+
+def test_each_alert_of_connectors_reaches_the_webhook_once_and_clears(monkeypatch: pytest.MonkeyPatch) -> None:
+    hook, ports = Webhook(), free_ports(2)
+    with tempfile.TemporaryDirectory(prefix="deltaworks-alerts-") as place, ExitStack() as running:
+        settings = replace(
+            own_settings(Path(place) / "home"),
+            prometheus_port=ports[0],
+            alertmanager_port=ports[1],
+            alert_webhook=hook.url,
+        )
+        running.enter_context(watching(settings))
+        worker = Worker(monkeypatch, Path(place), running.enter_context(fake_connect()))
+        metrics = ConnectorMetrics()
+        looking = threading.Thread(target=worker.run, args=(metrics,))
+        looking.start()
+        running.callback(looking.join)
+        running.callback(worker.ended.set)
+        seen = running.enter_context(ExitStack())
+        seen.enter_context(served(metrics.registry, settings.connectors_target))
+
+        def told(*alerts: str, status: str = "firing") -> None:
+            def missing() -> list[str]:
+                return [each for each in alerts if not hook.told[each, "" if each in HOME else each, status]]
+
+            with suppress(AssertionError):
+                until(lambda: not missing())
+            assert missing() == [], status
+
+        until(lambda: asked(settings, "deltaworks_connector_lag_records"))
+        time.sleep(15)
+        assert not hook.told, "all is well"
+
+        worker.begun = dict.fromkeys(OF_CONNECTORS, time.time())
+        told(*OF_CONNECTORS)
+        worker.begun = {}
+        told(*OF_CONNECTORS, status="resolved")
+        gaps = asked(settings, f'sum(count_over_time((up{{job="{CONNECTORS_JOB}"}} == 0)[15m:500ms]))')
+
+        worker.is_away = True
+        told("ConnectAway")
+        worker.is_away = False
+        told("ConnectAway", status="resolved")
+        seen.close()
+        told("ConnectorsUnseen")
+        seen.enter_context(served(metrics.registry, settings.connectors_target))
+        told("ConnectorsUnseen", status="resolved")
+
+    assert set(hook.texts) == {rule.name for rule in connector_rules.OF_CONNECTORS}
+    own = {key: count for key, count in hook.told.items() if key[0] == key[1] or not key[1]}
+    most = 1 + sum(
+        int(each["value"][1]) for each in gaps
+    )  # an answer that is late is none, and all is over for a while
+    assert {key: count for key, count in own.items() if key[2] == "firing" and count > most} == {}
+    texts = hook.texts["DeadLettersOfASink"]
+    assert (
+        "5 records" in texts["what"] and texts["page"] == "docs/runbooks.md#dead-letters-of-a-sink" and texts["since"]
+    )
