@@ -390,8 +390,7 @@ def test_they_watch_drivers_on_this_machine_only_and_keep_data(stack: Settings) 
 
     with metered(stack, "orders", SilentReporter()) as reporter:
         reporter.beat(BEAT)
-        until(lambda: asked(stack, 'deltaworks_stream_lag_seconds{pipeline="orders"} and up{pipeline="orders"} == 1 '
-                                   'or deltaworks_stream_lag_seconds{pipeline="orders"}'))  # fmt: skip
+        until(lambda: asked(stack, 'deltaworks_stream_lag_seconds{pipeline="orders"} and up{pipeline="orders"} == 1'))
         managers = pages.said(stack.prometheus_port, "/api/v1/alertmanagers", timeout_s=10) or {}
         assert len(managers["data"]["activeAlertmanagers"]) == 1
         loaded = pages.said(stack.prometheus_port, "/api/v1/rules", timeout_s=10) or {}
