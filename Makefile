@@ -150,6 +150,10 @@ bench-object-store: .venv/.complete ## A stream with its tables in an object sto
 bench-cluster: .venv/.complete ## A stream on one, two and four executors of a Spark cluster on the same cores, and without a cluster; half an hour
 	$(BIN)/python -m tests.benchmarks.cluster
 
+.PHONY: bench-monitoring
+bench-monitoring: .venv/.complete ## What metrics cost a stream that is asked for them, in CPU per batch, with and without in turn; half an hour
+	$(BIN)/python -m tests.benchmarks.monitoring
+
 .PHONY: bench-many
 bench-many: .venv/.complete ## An Airflow with forty idle streams: pages, status, reconciling; needs Chromium: [STREAMS=40], a quarter of an hour
 	$(BIN)/python -m tests.benchmarks.many_streams $(if $(STREAMS),--streams $(STREAMS))

@@ -26,6 +26,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+import psutil
+
 from deltaworks.control import batches, heartbeat, jobs
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.topics import all_topics, prepare
@@ -108,6 +110,12 @@ class Driver:
     def cpu_s(self) -> float:
         """Of all its processes since the start."""
         return self._used_s
+
+    @property
+    def python_cpu_s(self) -> float:
+        """Of its Python process, without JVM and workers."""
+        times = psutil.Process(self._process.pid).cpu_times()
+        return times.user + times.system
 
     @property
     def up_s(self) -> float:

@@ -1,10 +1,13 @@
 """Alerts of a real Prometheus, through a real Alertmanager, to a webhook: drivers without Spark say what happens.
 
-All ranges are 10,000 times shorter, so a day takes nine seconds. Each fault has a pipeline of its own.
+All ranges are 10,000 times shorter, so a day takes nine seconds. Each fault has a pipeline or a connector of its own.
+Connectors are what `deltaworks metrics --serve` makes of the REST interface of a worker, which is one of tests; their
+registry, databases and topics are told what to say.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tempfile
 import threading
@@ -18,17 +21,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from deltaworks.config import Values
+from deltaworks.connect.slots import Slot
+from deltaworks.connectors import dead_letters, overview, slots
+from deltaworks.connectors.dead_letters import Count
+from deltaworks.connectors.metrics import ConnectorMetrics, look
 from deltaworks.control.heartbeat import Heartbeat, TableFacts
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.errors import SinkError
-from deltaworks.metrics import prometheus, rules, stream
-from deltaworks.metrics.endpoint import metered
+from deltaworks.metrics import connector_rules, prometheus, rules, stream
+from deltaworks.metrics.endpoint import metered, served
+from deltaworks.metrics.rule import CONNECTORS_JOB
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import monitoring
 from deltaworks.stack.ports import free_ports
 from tests.support import polling
-from tests.support.monitoring import HOME, Webhook
+from tests.support.fake_connect import FILE_SOURCE, POSTGRES, FakeConnect, fake_connect
+from tests.support.monitoring import HOME, Webhook, asked
+from tests.unit.connectors.test_overview import World
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 until = partial(polling.until, timeout_s=240)
@@ -52,6 +63,87 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "StreamFailed": lambda beat, _: msgspec.structs.replace(beat, state="failed"),
 }
+
+
+class Worker(World):
+    """A worker of Kafka Connect with a connector for each alert, and what is asked beside it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, fake: FakeConnect) -> None:
+        super().__init__(monkeypatch, folder, fake)
+        self.letters, self.lags, self.slots = dict[str, int](), dict[str, int](), dict[str, Slot]()
+        self.begun, self.is_away = dict[str, float](), False
+        self.ended = threading.Event()
+        for alert in OF_CONNECTORS:
+            class_ = POSTGRES if alert in ("SlotEndangered", "SlotLost", "SourceLagGrows") else FILE_SOURCE
+            config = {"connector.class": class_, "name": alert, "tasks.max": "1", "topic": "lines"}
+            (self.folder / f"{alert}.json").write_text(json.dumps(config))
+            self.book.deployed(alert, config, cluster="c", by="me")
+            fake.add(alert, config)
+        monkeypatch.setattr(slots, "look", lambda _, connector: self.slots.get(connector.name))
+        monkeypatch.setattr(overview, "lags_soon", lambda *_, **__: self.lags)
+        monkeypatch.setattr(dead_letters, "counts_soon", lambda *_: {
+            name: Count(connector=name, topic="failed", total=n, recent=n, ever=n) for name, n in self.letters.items()
+        })  # fmt: skip
+        away = replace(self.settings, values=Values({}, tables={("connect", ""): {"url": "http://127.0.0.1:9"}}))
+        self._there = {False: self.settings, True: away}
+
+    def run(self, metrics: ConnectorMetrics) -> None:
+        """Looks again and again, as `deltaworks metrics --serve` does."""
+        while not self.ended.wait(0.1):
+            for alert, fault in OF_CONNECTORS.items():
+                begun = self.begun.get(alert)
+                fault(self, alert, None if begun is None else time.time() - begun)
+            look(self._there[self.is_away], metrics)
+
+    def fails(self, name: str, s: float | None) -> None:
+        """Its task has failed, or runs."""
+        self.fake.connectors[name].tasks[0]["state"] = "RUNNING" if s is None else "FAILED"
+
+    def is_given_up(self, name: str, s: float | None) -> None:
+        """Likewise, and nothing restarts it."""
+        self.fails(name, s)
+        self.book.rows[name].gave_up = None if s is None else "5 restarts in a row have not helped"
+
+    def drifts(self, name: str, s: float | None) -> None:
+        """Somebody has changed it."""
+        self.fake.connectors[name].config["topic"] = "lines" if s is None else "by-hand"
+
+    def loses(self, name: str, s: float | None) -> None:
+        """Its slot."""
+        danger = "lost" if name == "SlotLost" else "unreserved"
+        self.slots[name] = Slot(name="s", wal_status="reserved" if s is None else danger)
+
+    def has_letters(self, name: str, s: float | None) -> None:
+        """They stay."""
+        self.letters[name] = self.letters.get(name, 0) if s is None else 5
+
+    def lags_in_records(self, name: str, s: float | None) -> None:
+        """It does so more and more."""
+        self.lags[name] = 0 if s is None else int(10_000 * s)
+
+    def lags_in_bytes(self, name: str, s: float | None) -> None:
+        """Likewise."""
+        self.slots[name] = Slot(name="s", wal_status="reserved", behind_bytes=0 if s is None else int(1e9 * s))
+
+    def moves(self, name: str, s: float | None) -> None:
+        """Its task goes from worker to worker."""
+        if s is not None:
+            task = self.fake.connectors[name].tasks[0]
+            task["worker_id"] = "b:1" if task["worker_id"] == "a:1" else "a:1"
+
+
+OF_CONNECTORS: Mapping[str, Callable[[Worker, str, float | None], None]] = {
+    "ConnectorFailed": Worker.fails,
+    "ConnectorGivenUp": Worker.is_given_up,
+    "ConnectorDrifted": Worker.drifts,
+    "SlotEndangered": Worker.loses,
+    "SlotLost": Worker.loses,
+    "DeadLettersOfASink": Worker.has_letters,
+    "SinkLagGrows": Worker.lags_in_records,
+    "SourceLagGrows": Worker.lags_in_bytes,
+    "TasksMove": Worker.moves,
+}
+"""What happens to a connector, so many seconds after it began; None: all is well."""
 
 
 @dataclass
@@ -184,8 +276,67 @@ def test_each_alert_reaches_the_webhook_once_and_clears(monkeypatch: pytest.Monk
         free["share"] = 0.5
         until(lambda: fired("DiskFilling", status="resolved"))
 
-    assert set(hook.texts) == {rule.name for rule in rules.RULES}
+    of_connectors = {rule.name for rule in connector_rules.OF_CONNECTORS}
+    assert set(hook.texts) == {rule.name for rule in rules.RULES} - of_connectors
     own = {key: count for key, count in hook.told.items() if key[0] == key[1] or not key[1]}
     assert {key: count for key, count in own.items() if key[2] == "firing" and count > 1} == {}
     texts = hook.texts["Lagging"]
     assert texts["summary"] == "Lagging: lagging" and "16m 40s" in texts["what"] and texts["since"]
+
+
+def test_each_alert_of_connectors_reaches_the_webhook_once_and_clears(monkeypatch: pytest.MonkeyPatch) -> None:
+    hook, ports = Webhook(), free_ports(2)
+    with tempfile.TemporaryDirectory(prefix="deltaworks-alerts-") as place, ExitStack() as running:
+        settings = replace(
+            own_settings(Path(place) / "home"),
+            prometheus_port=ports[0],
+            alertmanager_port=ports[1],
+            alert_webhook=hook.url,
+        )
+        running.enter_context(watching(settings))
+        worker = Worker(monkeypatch, Path(place), running.enter_context(fake_connect()))
+        metrics = ConnectorMetrics()
+        looking = threading.Thread(target=worker.run, args=(metrics,))
+        looking.start()
+        running.callback(looking.join)
+        running.callback(worker.ended.set)
+        seen = running.enter_context(ExitStack())
+        seen.enter_context(served(metrics.registry, settings.connectors_target))
+
+        def told(*alerts: str, status: str = "firing") -> None:
+            def missing() -> list[str]:
+                return [each for each in alerts if not hook.told[each, "" if each in HOME else each, status]]
+
+            with suppress(AssertionError):
+                until(lambda: not missing())
+            assert missing() == [], status
+
+        until(lambda: asked(settings, "deltaworks_connector_lag_records"))
+        time.sleep(15)
+        assert not hook.told, "all is well"
+
+        worker.begun = dict.fromkeys(OF_CONNECTORS, time.time())
+        told(*OF_CONNECTORS)
+        worker.begun = {}
+        told(*OF_CONNECTORS, status="resolved")
+        gaps = asked(settings, f'sum(count_over_time((up{{job="{CONNECTORS_JOB}"}} == 0)[15m:500ms]))')
+
+        worker.is_away = True
+        told("ConnectAway")
+        worker.is_away = False
+        told("ConnectAway", status="resolved")
+        seen.close()
+        told("ConnectorsUnseen")
+        seen.enter_context(served(metrics.registry, settings.connectors_target))
+        told("ConnectorsUnseen", status="resolved")
+
+    assert set(hook.texts) == {rule.name for rule in connector_rules.OF_CONNECTORS}
+    own = {key: count for key, count in hook.told.items() if key[0] == key[1] or not key[1]}
+    most = 1 + sum(
+        int(each["value"][1]) for each in gaps
+    )  # an answer that is late is none, and all is over for a while
+    assert {key: count for key, count in own.items() if key[2] == "firing" and count > most} == {}
+    texts = hook.texts["DeadLettersOfASink"]
+    assert (
+        "5 records" in texts["what"] and texts["page"] == "docs/runbooks.md#dead-letters-of-a-sink" and texts["since"]
+    )

@@ -8,7 +8,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,14 @@ from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.reporter import SilentReporter
 from deltaworks.metrics import prometheus, rules
 from deltaworks.metrics.endpoint import metered, served
+from deltaworks.metrics.rule import CONNECTORS_JOB
 from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.settings import Settings
 from deltaworks.stack import monitoring, pages
 from deltaworks.stack.lifecycle import down, status, up
 from deltaworks.stack.ports import free_ports, is_free
-from tests.support import polling
+from tests.support import alert_cases, polling
+from tests.support.alert_cases import Case
 from tests.support.live_stack import await_restart, kill_component, listening
 from tests.support.monitoring import asked, asked_by_panels, filled, panels, without_numbers
 from tests.unit.connectors.test_metrics import RUNS
@@ -40,7 +42,6 @@ SCALES = {"1m": 1.0, "4m": 0.1}
 """Steps of series -> scale of their rules: what takes days has fewer steps."""
 HOUR, DAY = 2, 36
 """In steps of four minutes, on that scale."""
-Series = Mapping[str, str]
 
 
 @pytest.fixture(scope="module")
@@ -56,19 +57,6 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def promtool(settings: Settings) -> str:
     program = monitoring.ensure_program(settings, monitoring.PROMETHEUS, print)
     return str(program.file.with_name("promtool"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """Series of the pipeline `orders`, by their name without prefix and their other labels; when the alert fires."""
-
-    alert: str
-    series: Series
-    fires: Mapping[str, str] = field(default_factory=dict)
-    """Time -> the value as people see it."""
-    silent: tuple[str, ...] = ()
-    """Times at which it does not fire."""
-    step: str = "1m"
 
 
 OLD = {"up_seconds": "90000+60x200"}
@@ -284,27 +272,28 @@ def healthy(step: str, steps: int) -> Case:
     )
 
 
-def selector(name: str) -> str:
+def selector(name: str, job: str) -> str:
     """The series of a short name."""
     metric, _, labels = name.partition("{")
-    prefix = "" if metric == "up" else "deltaworks_stream_"
-    more = "" if 'instance="' in labels else 'instance="i",'
-    own = labels.rstrip("}")
-    return f'{prefix}{metric}{{{more}job="deltaworks",pipeline="orders"{"," if own else ""}{own}}}'
+    prefix, subject = ("deltaworks_stream_", 'pipeline="orders"')
+    if job == CONNECTORS_JOB:
+        of_home = metric == "up" or metric.startswith("connect_")
+        prefix, subject = ("deltaworks_", "") if of_home else ("deltaworks_connector_", 'connector="orders"')
+    own = [f'job="{job}"', subject, labels.rstrip("}"), "" if 'instance="' in labels else 'instance="i"']
+    return f"{'' if metric == 'up' else prefix}{metric}{{{','.join(each for each in own if each)}}}"
 
 
 def expected(alert: str, shown: str) -> dict[str, Any]:
     """The alert as the rules say it."""
     [group] = yaml.safe_load(rules.render())["groups"]
-    [rule] = [each for each in group["rules"] if each["alert"] == alert]
+    [said] = [each for each in group["rules"] if each["alert"] == alert]
+    [rule] = [each for each in rules.RULES if each.name == alert]
+    subject = {} if rule.subject == "home" else {rule.subject: "orders"}
     texts = {
-        name: re.sub(r"{{ \$value[^}]*}}", shown, text).replace("{{ $labels.pipeline }}", "orders")
-        for name, text in rule["annotations"].items()
+        name: re.sub(r"{{ \$labels.[a-z]+ }}", "orders", re.sub(r"{{ \$value[^}]*}}", shown, text))
+        for name, text in said["annotations"].items()
     }
-    labels = dict(rule["labels"])
-    if not alert.startswith("Disk"):
-        labels["pipeline"] = "orders"
-    return {"exp_labels": labels, "exp_annotations": texts}
+    return {"exp_labels": said["labels"] | subject, "exp_annotations": texts}
 
 
 def checked(case: Case, name: str, silent: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
@@ -316,7 +305,7 @@ def checked(case: Case, name: str, silent: Mapping[str, tuple[str, ...]]) -> dic
     checks += [
         {"eval_time": at, "alertname": alert, "exp_alerts": []} for alert, times in silent.items() for at in times
     ]
-    series = [{"series": selector(each), "values": values} for each, values in case.series.items()]
+    series = [{"series": selector(each, case.job), "values": values} for each, values in case.series.items()]
     return {"name": name, "interval": case.step, "input_series": series, "alert_rule_test": checks}
 
 
@@ -327,15 +316,21 @@ def run(promtool: str, *arguments: str) -> str:
 
 
 def test_each_rule_fires_with_its_texts_and_not_without_need(promtool: str, tmp_path: Path) -> None:
-    assert {case.alert for case in CASES.values() if case.fires} == {rule.name for rule in rules.RULES}
+    all_cases = {**CASES, **alert_cases.CASES}
+    for wanted in ("fires", "silent"):
+        shown = {case.alert for case in all_cases.values() if getattr(case, wanted)}
+        assert shown == {rule.name for rule in rules.RULES}
     for step, scale in SCALES.items():
         # Evaluated at the steps of the series: each quarter of a minute would take promtool minutes.
         text = re.sub("    interval: .*\n", "", rules.render(scale=scale))
         (tmp_path / "alerts.yml").write_text(text)
-        cases = [checked(case, name, {case.alert: case.silent}) for name, case in CASES.items() if case.step == step]
+        chosen = {name: case for name, case in all_cases.items() if case.step == step}
+        cases = [checked(case, name, {case.alert: case.silent}) for name, case in chosen.items()]
         times = ("10m", "100m", "190m") if step == "1m" else ("1h", "1240m")
         silent = {rule.name: times for rule in rules.RULES}
-        cases.append(checked(healthy(step, 200 if step == "1m" else 320), "healthy", silent))
+        steps = 200 if step == "1m" else 320
+        for well in (healthy(step, steps), alert_cases.healthy(step, steps)):
+            cases.append(checked(well, f"healthy, {well.job}", silent))
         content = {"rule_files": ["alerts.yml"], "evaluation_interval": step, "tests": cases}
         (tmp_path / "tests.yml").write_text(yaml.safe_dump(content))
         run(promtool, "test", "rules", str(tmp_path / "tests.yml"))
@@ -395,15 +390,14 @@ def test_they_watch_drivers_on_this_machine_only_and_keep_data(stack: Settings) 
 
     with metered(stack, "orders", SilentReporter()) as reporter:
         reporter.beat(BEAT)
-        until(lambda: asked(stack, 'deltaworks_stream_lag_seconds{pipeline="orders"} and up{pipeline="orders"} == 1 '
-                                   'or deltaworks_stream_lag_seconds{pipeline="orders"}'))  # fmt: skip
+        until(lambda: asked(stack, 'deltaworks_stream_lag_seconds{pipeline="orders"} and up{pipeline="orders"} == 1'))
         managers = pages.said(stack.prometheus_port, "/api/v1/alertmanagers", timeout_s=10) or {}
         assert len(managers["data"]["activeAlertmanagers"]) == 1
         loaded = pages.said(stack.prometheus_port, "/api/v1/rules", timeout_s=10) or {}
         assert len(loaded["data"]["groups"][0]["rules"]) == len(rules.RULES)
         batches = itertools.count(BEAT.batch_id or 0)
         connectors = ConnectorMetrics()
-        connectors.take(Connectors(connectors=(RUNS,)), {"lines": 11})
+        connectors.take(Connectors(connectors=(RUNS,)))
         with served(connectors.registry, stack.connectors_target):
 
             def goes_on() -> None:

@@ -88,6 +88,7 @@ class Connector:
     offsets: list[dict[str, Any]] = field(default_factory=list)
     topics: list[str] = field(default_factory=list)
     trace: str | None = None
+    type: str = "source"
 
 
 @dataclass
@@ -175,14 +176,14 @@ class FakeConnect:
     def _info(self, name: str) -> dict[str, Any]:
         found = self._of(name)
         tasks = [{"connector": name, "task": each["id"]} for each in found.tasks]
-        return {"name": name, "config": found.config, "tasks": tasks, "type": "source"}
+        return {"name": name, "config": found.config, "tasks": tasks, "type": found.type}
 
     def _status(self, name: str) -> dict[str, Any]:
         found = self._of(name)
         own = {"state": found.state, "worker_id": WORKER, "version": "3.5.0.Final"}
         if found.trace is not None:
             own["trace"] = found.trace
-        return {"name": name, "connector": own, "tasks": found.tasks, "type": "source"}
+        return {"name": name, "connector": own, "tasks": found.tasks, "type": found.type}
 
     def _expanded(self, what: list[str]) -> dict[str, Any]:
         ways = {"info": self._info, "status": self._status}

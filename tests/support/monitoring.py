@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from deltaworks.metrics import dashboards
+from deltaworks.metrics import dashboards, rules
 from deltaworks.metrics.grafana import Query
 from deltaworks.settings import Settings
 from deltaworks.stack import pages
 
-HOME = frozenset({"DiskFilling", "DiskFillsSoon"})
-"""Alerts of the home, which name no pipeline."""
+HOME = frozenset(rule.name for rule in rules.RULES if rule.subject == "home")
+"""Alerts of the home, which name no pipeline and no connector."""
 FIRING, RESOLVED = "firing", "resolved"
 
 
 class Webhook:
-    """What the Alertmanager has told: (alert, pipeline, status) -> how often."""
+    """What the Alertmanager has told: (alert, pipeline or connector, status) -> how often."""
 
     def __init__(self) -> None:
         self.told: Counter[tuple[str, str, str]] = Counter()
@@ -34,8 +34,9 @@ class Webhook:
             def do_POST(self) -> None:
                 content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 for alert in content["alerts"]:
-                    name, pipeline = alert["labels"]["alertname"], alert["labels"].get("pipeline", "")
-                    hook.told[name, pipeline, alert["status"]] += 1
+                    name, labels = alert["labels"]["alertname"], alert["labels"]
+                    subject = labels.get("pipeline", labels.get("connector", ""))
+                    hook.told[name, subject, alert["status"]] += 1
                     hook.texts[name] = alert["annotations"] | {"since": alert["startsAt"]}
                 self.send_response(200)
                 self.end_headers()

@@ -13,6 +13,7 @@ from deltaworks.cli.console import (
     AsJson,
     Steps,
     bytes_text,
+    lag_text,
     out,
     print_json,
     print_table,
@@ -157,28 +158,39 @@ def status(names: Names = None, as_json: AsJson = False) -> None:
     """Show connectors and their tasks: state, worker, why tasks have failed, and replication slots in danger."""
     from deltaworks.connect import project, states
     from deltaworks.connectors import dead_letters, slots
+    from deltaworks.connectors.lags import lags_soon
+    from deltaworks.connectors.overview import LAGS_S
 
     settings = Settings.from_environment()
     with _api(settings) as api:
         found = states.look(api, names or ())
         shown = {each.name for each in found.connectors}
         configs = {name: each for name, each in api.configs().items() if name in shown}
-        letters = dead_letters.counts_soon(settings.cluster, api, configs)
+        counted = dead_letters.counts_soon(settings.cluster, api, configs)
+        sinks = [each.name for each in found.connectors if each.type == "sink"]
+        lags = lags_soon(settings.cluster, api, sinks, within_s=LAGS_S)
         connectors, statuses = project.load_each(settings).connectors, {each.name: each for each in found.connectors}
-        troubles = {name: each.told for name, each in slots.troubles_soon(settings, api, connectors, statuses).items()}
+        of_slots = slots.seen_soon(settings, api, connectors, statuses)
+    letters = {name: each.total for name, each in (counted or {}).items()}
+    troubles = {name: each.trouble.told for name, each in of_slots.items() if each.trouble is not None}
+    behind = {name: each.slot.behind_bytes for name, each in of_slots.items() if each.slot is not None}
     if as_json:
         from deltaworks.cli import listings
 
-        return print_json(listings.Connectors.of(found, letters or {}, troubles))
+        return print_json(listings.Connectors.of(found, letters, troubles, lags, behind))
     print_table(
         f"Connectors of {found.url}",
-        ("connector", "type", "task", "state", "worker", "dead letters", "error"),
-        (row for each in found.connectors for row in _state_rows(each, (letters or {}).get(each.name))),
-        right=("task", "dead letters"),
+        ("connector", "type", "task", "state", "worker", "lag", "dead letters", "error"),
+        (
+            row
+            for each in found.connectors
+            for row in _state_rows(each, letters.get(each.name), lag_text(lags.get(each.name), behind.get(each.name)))
+        ),
+        right=("task", "lag", "dead letters"),
     )
     for name, told in troubles.items():
         out.print(Text(f"{name}: {told}", "red"))
-    if letters is None:
+    if counted is None:
         told = "note: dead letters are not counted: Kafka of [kafka] is slow, or not the one of Kafka Connect"
         out.print(Text(told, "dim"))
     out.print(
@@ -544,15 +556,15 @@ def _show_failures(found: Sequence[Status]) -> None:
                 out.print(Text(f"{each.name}: {row[-1]}", "red"))
 
 
-def _state_rows(status: Status, letters: int | None = None) -> list[tuple[object, ...]]:
+def _state_rows(status: Status, letters: int | None = None, lag: str = "") -> list[tuple[object, ...]]:
     from deltaworks.connect.states import why
 
     rows: list[tuple[object, ...]] = [
-        (status.name, status.type, "", _state(status.connector.state), status.connector.worker_id,
+        (status.name, status.type, "", _state(status.connector.state), status.connector.worker_id, lag,
          "" if letters is None else letters, why(status.connector.trace) or "")
     ]  # fmt: skip
     return rows + [
-        ("", "", task.id, _state(task.state), task.worker_id, "", why(task.trace) or "") for task in status.tasks
+        ("", "", task.id, _state(task.state), task.worker_id, "", "", why(task.trace) or "") for task in status.tasks
     ]
 
 

@@ -102,6 +102,23 @@ def bytes_text(data: bytes | None, limit: int | None = None) -> str:
     return text if limit is None else shortened(text, limit)
 
 
+def size_text(size_bytes: int) -> str:
+    """A number of bytes with its unit."""
+    size = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} TB"
+
+
+def lag_text(records: int | None, size_bytes: int | None) -> str:
+    """How far a connector is behind: records of a sink, bytes of a source; empty if that is not known."""
+    if records is not None:
+        return f"{records:,}"
+    return "" if size_bytes is None else size_text(size_bytes)
+
+
 def shortened(text: str, limit: int) -> str:
     """At most `limit` characters of a text, with three dots at the end if that is not all."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."

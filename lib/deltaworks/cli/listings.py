@@ -417,9 +417,13 @@ class ConnectorOverview(_Document, frozen=True, kw_only=True):
     reason: str | None
     """In one line."""
     differs: bool | None
-    """Whether file and cluster differ; null: that is not known."""
+    """Whether it is there, and not as its file says; null: that is not known."""
     dead_letters: int | None
     """How many its topic of dead letters holds; null: it has none, or Kafka has not said so soon."""
+    lag_records: int | None
+    """Of a sink: records of its topics that it has not committed; null: that is not known."""
+    lag_bytes: int | None
+    """Of a source of PostgreSQL: what it has not confirmed of the database's log; null: that is not known."""
     incidents: int
     """The number of its open incidents."""
 
@@ -1039,11 +1043,22 @@ class ConnectorListed(_Document, frozen=True, kw_only=True):
     tasks: list[ConnectorTaskListed]
     dead_letters: int | None
     """How many its topic of dead letters holds; null: it has none, or Kafka has not said so soon."""
+    lag_records: int | None
+    """Of a sink: records of its topics that it has not committed; null: that is not known."""
+    lag_bytes: int | None
+    """Of a source of PostgreSQL: what it has not confirmed of the database's log; null: that is not known."""
     slot: str | None
     """What is wrong with its replication slot, and the way out; null: nothing, or nothing that is known."""
 
     @classmethod
-    def of(cls, status: ConnectorStatus, dead_letters: int | None, slot: str | None) -> ConnectorListed:
+    def of(
+        cls,
+        status: ConnectorStatus,
+        dead_letters: int | None,
+        slot: str | None,
+        lag_records: int | None,
+        lag_bytes: int | None,
+    ) -> ConnectorListed:
         from deltaworks.connect.states import why
 
         own = status.connector
@@ -1059,6 +1074,8 @@ class ConnectorListed(_Document, frozen=True, kw_only=True):
             tasks=tasks,
             dead_letters=dead_letters,
             slot=slot,
+            lag_records=lag_records,
+            lag_bytes=lag_bytes,
         )
 
 
@@ -1071,9 +1088,23 @@ class Connectors(_Document, frozen=True, kw_only=True):
     failed_tasks: int
 
     @classmethod
-    def of(cls, found: States, dead_letters: Mapping[str, int], slots: Mapping[str, str]) -> Connectors:
+    def of(
+        cls,
+        found: States,
+        dead_letters: Mapping[str, int],
+        slots: Mapping[str, str],
+        lag_records: Mapping[str, int],
+        lag_bytes: Mapping[str, int | None],
+    ) -> Connectors:
         listed = [
-            ConnectorListed.of(each, dead_letters.get(each.name), slots.get(each.name)) for each in found.connectors
+            ConnectorListed.of(
+                each,
+                dead_letters.get(each.name),
+                slots.get(each.name),
+                lag_records.get(each.name),
+                lag_bytes.get(each.name),
+            )
+            for each in found.connectors
         ]
         return cls._from(found, connectors=listed, total_tasks=len(found.tasks), failed_tasks=len(found.failed_tasks))
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from deltaworks import clock, config, extras
 from deltaworks.cli import sinks
-from deltaworks.cli.console import AsJson, Force, Steps, first_line, out, print_json, print_table, write_files
+from deltaworks.cli.console import AsJson, Force, Steps, first_line, lag_text, out, print_json, print_table, write_files
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
@@ -256,7 +256,10 @@ def _show_connectors(found: Connectors) -> None:
         return
     print_table(
         "Connectors",
-        ("name", "should be", "is", "tasks", "running", "failed", "dead letters", "restarts", "incidents", "why"),
+        (
+            *("name", "should be", "is", "tasks", "running", "failed"),
+            *("lag", "dead letters", "restarts", "incidents", "why"),
+        ),
         (
             (
                 c.name,
@@ -265,6 +268,7 @@ def _show_connectors(found: Connectors) -> None:
                 c.tasks,
                 c.running_tasks,
                 c.failed_tasks,
+                lag_text(c.lag_records, c.lag_bytes),
                 c.dead_letters,
                 c.restarts,
                 c.incidents,
@@ -272,7 +276,7 @@ def _show_connectors(found: Connectors) -> None:
             )
             for c in found.connectors
         ),
-        right=("tasks", "running", "failed", "dead letters", "restarts", "incidents"),
+        right=("tasks", "running", "failed", "lag", "dead letters", "restarts", "incidents"),
     )
 
 

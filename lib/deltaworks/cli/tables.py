@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from deltaworks.cli import pins
-from deltaworks.cli.console import AsJson, err, out, print_json, print_table, write_csv
+from deltaworks.cli.console import AsJson, err, out, print_json, print_table, size_text, write_csv
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
@@ -88,7 +88,7 @@ def _at_a_glance(entry: Entry) -> tuple[object, ...]:
         grain,
         table.pipeline,
         table.info.rows,
-        _size(table.info.size_bytes),
+        size_text(table.info.size_bytes),
         entry.as_of and entry.as_of.replace(microsecond=0),
         None if entry.checked is None else Text(entry.checked.verdict, _COLORS[entry.checked.verdict]),
         table.description,
@@ -110,15 +110,6 @@ def _technical(entry: Entry) -> tuple[object, ...]:
 
 
 _COLORS = {"passed": "green", "warning": "yellow", "failed": "red"}
-
-
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} TB"
 
 
 def show(name: Annotated[str, typer.Argument(help="Name of the table.")], as_json: AsJson = False) -> None:

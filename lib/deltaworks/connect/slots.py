@@ -46,6 +46,8 @@ class Slot:
     """`invalidation_reason` of PostgreSQL 17 and newer."""
     known: bool = True
     """False: the database does not answer now."""
+    behind_bytes: int | None = None
+    """How much of the database's log its reader has not confirmed; None: that is not known."""
 
 
 @dataclass(frozen=True)

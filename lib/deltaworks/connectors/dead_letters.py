@@ -93,6 +93,8 @@ class Count:
     """All that the topic holds, of whichever connectors it is."""
     recent: int
     """Those of them whose record has a time within the last 24 hours."""
+    ever: int
+    """All that the topic has ever got, also those that it no longer holds."""
     exists: bool = True
     """Whether the topic is there: Connect makes it when the first task starts."""
 
@@ -130,9 +132,9 @@ def counts(kafka: Kafka, configs: Mapping[str, Mapping[str, str]], *, timeout_s:
     since_ms = clock.wall_ms() - RECENT // timedelta(milliseconds=1)
     found = admin.record_counts(kafka, sorted(set(topics.values())), since_ms=since_ms, timeout_s=timeout_s)
     return tuple(
-        Count(connector=name, topic=topic, total=total, recent=recent, exists=topic in found)
+        Count(connector=name, topic=topic, total=total, recent=recent, ever=ever, exists=topic in found)
         for name, topic in sorted(topics.items())
-        for total, recent in [found.get(topic, (0, 0))]
+        for total, recent, ever in [found.get(topic, (0, 0, 0))]
     )
 
 
@@ -167,13 +169,13 @@ def so_far(
     }
 
 
-def counts_soon(kafka: Kafka, api: ConnectApi, configs: Mapping[str, Mapping[str, str]]) -> dict[str, int] | None:
-    """Connector -> how many dead letters its topic holds; None: the broker of this cluster has not said so soon."""
+def counts_soon(kafka: Kafka, api: ConnectApi, configs: Mapping[str, Mapping[str, str]]) -> dict[str, Count] | None:
+    """Connector -> its dead letters; None: the broker of this cluster has not said so soon."""
     if not any(map(topic_of, configs.values())):
         return {}
     try:
         require_cluster(kafka, api, timeout_s=SOON_S)
-        return {each.connector: each.total for each in counts(kafka, configs, timeout_s=SOON_S)}
+        return {each.connector: each for each in counts(kafka, configs, timeout_s=SOON_S)}
     except (ConfigurationError, TransientError):
         return None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from deltaworks import clock
 from deltaworks.config import Kafka
 from deltaworks.connect.answers import Offset
 from deltaworks.connect.api import ConnectApi
@@ -16,7 +17,7 @@ from deltaworks.kafka import admin
 from deltaworks.kafka.admin import Position
 
 
-def lags_soon(kafka: Kafka, api: ConnectApi, sinks: Iterable[str]) -> dict[str, int]:
+def lags_soon(kafka: Kafka, api: ConnectApi, sinks: Iterable[str], *, within_s: float) -> dict[str, int]:
     """Sink -> the records of its topics that it has not committed; those of which that is not known soon are left out.
 
     Partitions of which a sink has committed nothing yet do not count.
@@ -25,9 +26,13 @@ def lags_soon(kafka: Kafka, api: ConnectApi, sinks: Iterable[str]) -> dict[str, 
         kafka: the cluster that they work with.
         api: of a worker.
         sinks: their names.
+        within_s: after that, no other sink is asked; Kafka Connect needs a moment for each.
     """
+    until = clock.ticks_s() + within_s
     held: dict[str, dict[Position, int]] = {}
     for name in sinks:
+        if clock.ticks_s() > until:
+            break
         try:
             held[name] = _positions(api.offsets(name))
         except (ConfigurationError, ConnectUnavailableError):  # deleted just now, or a worker older than 3.5

@@ -1,4 +1,4 @@
-"""Metrics of the connectors of a project for Prometheus: what `overview` says, and how far sinks are behind.
+"""Metrics of the connectors of a project for Prometheus: what `overview` says, and which tasks have moved.
 
 Kafka Connect is asked every few seconds by `Looking`, whoever scrapes, so a worker that hangs delays no scrape.
 """
@@ -13,10 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from deltaworks import clock
-from deltaworks.connect.api import ConnectApi
-from deltaworks.connectors.lags import lags_soon
-from deltaworks.connectors.overview import PATIENCE, Connectors, ConnectorStatus, overview
-from deltaworks.errors import ConfigurationError, ConnectUnavailableError
+from deltaworks.connectors.overview import Connectors, ConnectorStatus, overview
 from deltaworks.settings import Settings
 
 PREFIX = "deltaworks_connector_"
@@ -30,8 +27,21 @@ _COUNTS: Mapping[str, tuple[str, str]] = {
     "restarts": ("restarts", "Automatic restarts since it was last healthy for a while."),
     "differs": ("differs", "1: it is not as its file says."),
     "dead_letters": ("dead_letters", "Records in its topic of dead letters."),
+    "lag_records": ("lag_records", "Records of its topics that a sink has not committed."),
+    "lag_bytes": ("lag_bytes", "What a source of PostgreSQL has not confirmed of the database's log."),
+    "failed": ("failed", "1: it or a task of it has failed, or it is gone though it should run."),
+    "given_up": ("gave_up", "1: nothing restarts it any more."),
+    "deployed_seconds": ("deployed_s", "How long ago somebody has deployed it."),
+    "alert_dead_letters": ("dead_letters_alert", "This many dead letters within an hour are an incident."),
 }
 """Name -> field of `ConnectorStatus`, and help."""
+_RECORDED = frozenset({"restarts", "given_up"})
+"""What the registry knows, also while Kafka Connect does not answer."""
+_SLOT: Mapping[str, tuple[str, str]] = {
+    "slot_endangered": ("endangered", "1: what it has not read of its database's log is about to be removed."),
+    "slot_lost": ("lost", "1: what it has not read of its database's log is gone."),
+}
+"""Name -> value of `ConnectorStatus.danger`, and help."""
 
 
 class ConnectorMetrics(Collector):
@@ -42,20 +52,14 @@ class ConnectorMetrics(Collector):
         self._lock = threading.Lock()  # guards what follows
         self._found: Connectors | None = None
         self._at = 0.0
-        self._lags: Mapping[str, int] = {}
         self._workers: dict[str, tuple[str, ...]] = {}
         self._moved: dict[str, int] = {}
         self.registry.register(self)
 
-    def take(self, found: Connectors, lags: Mapping[str, int]) -> None:
-        """Takes what a look has found.
-
-        Args:
-            found: the connectors.
-            lags: sink -> records that it is behind.
-        """
+    def take(self, found: Connectors) -> None:
+        """Takes what a look has found."""
         with self._lock:
-            self._found, self._lags, self._at = found, lags, clock.wall_s()
+            self._found, self._at = found, clock.wall_s()
             for each in found.connectors:
                 before, now = self._workers.get(each.name, ()), each.workers
                 moved = sum(one != other for one, other in zip(before, now, strict=False) if one and other)
@@ -66,7 +70,7 @@ class ConnectorMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """See the class."""
         with self._lock:
-            found, lags, moved, at = self._found, self._lags, dict(self._moved), self._at
+            found, moved, at = self._found, dict(self._moved), self._at
         if found is None:
             return
         answers = "1: Kafka Connect has answered; absent: the project has no connectors."
@@ -79,15 +83,14 @@ class ConnectorMetrics(Collector):
         yield looked
         yield self._states(found.connectors)
         for metric, (field, text) in _COUNTS.items():
-            known = {each.name: getattr(each, field) for each in found.connectors if each.state != "UNKNOWN"}
+            known = {each.name: getattr(each, field) for each in found.connectors if _is_known(each, metric)}
             yield _gauge(metric, {name: value for name, value in known.items() if value is not None}, text)
-        yield _gauge("lag_records", lags, "Records of its topics that a sink has not committed.")
-        counter = CounterMetricFamily(
-            f"{PREFIX}moved_tasks", "Tasks that were found at another worker than before.", labels=["connector"]
-        )
-        for name, number in moved.items():
-            counter.add_metric([name], number)
-        yield counter
+        for metric, (danger, text) in _SLOT.items():
+            in_it = {each.name: each.danger == danger for each in found.connectors if each.danger is not None}
+            yield _gauge(metric, in_it, text)
+        ever = {each.name: each.dead_letters_ever for each in found.connectors if each.dead_letters_ever is not None}
+        yield _counter("failed_records", ever, "Records that its topic of dead letters has ever got.")
+        yield _counter("moved_tasks", moved, "Tasks that were found at another worker than before.")
 
     def _states(self, connectors: tuple[ConnectorStatus, ...]) -> Metric:
         gauge = GaugeMetricFamily(
@@ -103,16 +106,11 @@ class ConnectorMetrics(Collector):
 
 def look(settings: Settings, metrics: ConnectorMetrics) -> None:
     """Asks Kafka Connect once; never an error, and within seconds."""
-    found = overview(settings)
-    sinks = [each.name for each in found.connectors if each.type == "sink"]
-    lags: Mapping[str, int] = {}
-    if sinks:
-        try:
-            with ConnectApi.of(settings, PATIENCE) as api:
-                lags = lags_soon(settings.cluster, api, sinks)
-        except (ConfigurationError, ConnectUnavailableError):  # it has just gone away
-            pass
-    metrics.take(found, lags)
+    metrics.take(overview(settings, lags_s=EVERY_S))
+
+
+def _is_known(status: ConnectorStatus, metric: str) -> bool:
+    return status.gave_up is not None if metric in _RECORDED else status.state != "UNKNOWN"
 
 
 def _gauge(metric: str, values: Mapping[str, float], text: str) -> Metric:
@@ -120,3 +118,10 @@ def _gauge(metric: str, values: Mapping[str, float], text: str) -> Metric:
     for name, value in values.items():
         gauge.add_metric([name], float(value))
     return gauge
+
+
+def _counter(metric: str, values: Mapping[str, float], text: str) -> Metric:
+    counter = CounterMetricFamily(f"{PREFIX}{metric}", text, labels=["connector"])
+    for name, value in values.items():
+        counter.add_metric([name], float(value))
+    return counter

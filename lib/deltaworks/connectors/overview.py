@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from deltaworks.connect import project
-from deltaworks.connect.answers import Listed
+from deltaworks.connect.answers import Listed, Status
 from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connect.connector import Connector
-from deltaworks.connect.slots import Trouble
-from deltaworks.connect.states import FAILED, why_failed
+from deltaworks.connect.states import AT_REST, FAILED, MOVING, has_failed, why_failed
 from deltaworks.connectors import dead_letters, slots
+from deltaworks.connectors.dead_letters import Count
+from deltaworks.connectors.lags import lags_soon
+from deltaworks.connectors.slots import Seen
 from deltaworks.connectors.supervision import differences
 from deltaworks.control.connector_book import DELETED, ConnectorBook, ConnectorRecord
 from deltaworks.control.incident_book import IncidentBook
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError, ControlUnavailableError
 from deltaworks.settings import Settings
+from deltaworks.topology.alerts import USUAL
 
 PATIENCE = Patience(connect_s=1.0, answer_s=2.0, work_s=2.0, rebalance_s=0.0)
+LAGS_S = 1.5
+"""How long sinks may be asked for their offsets, for somebody who waits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +44,7 @@ class ConnectorStatus:
     reason: str | None = None
     """Why it is so, in one line without secrets."""
     differs: bool | None = None
-    """Whether file and cluster differ; None: that is not known."""
+    """Whether it is there, and not as its file says; None: that is not known."""
     type: str = "unknown"
     """`source`, `sink`, or `unknown`."""
     workers: tuple[str, ...] = ()
@@ -47,6 +53,22 @@ class ConnectorStatus:
     """How many its topic of dead letters holds; None: it has none, or that is not known."""
     incidents: int = 0
     """The number of its open incidents; 0 also if the registry does not answer."""
+    failed: bool | None = None
+    """Whether it, or a task of it, has failed, or it is gone though it should run; None: that is not known."""
+    gave_up: bool | None = None
+    """Whether nothing restarts it any more; None: the registry does not answer."""
+    deployed_s: float | None = None
+    """How long ago somebody has deployed it; None: nobody has, or the registry does not answer."""
+    lag_records: int | None = None
+    """Of a sink: the records of its topics that it has not committed; None: that is not known."""
+    lag_bytes: int | None = None
+    """Of a source of PostgreSQL: what it has not confirmed of the database's log; None: that is not known."""
+    danger: Literal["none", "endangered", "lost"] | None = None
+    """What becomes of the log that it has not read, as far as anybody here can ask; None: that is not known now."""
+    dead_letters_ever: int | None = None
+    """How many its topic of dead letters has ever got; None: as `dead_letters`."""
+    dead_letters_alert: int | None = None
+    """This many within an hour are an incident; None: never."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,23 +82,29 @@ class Connectors:
     """Why Kafka Connect says nothing; None: it has answered."""
 
 
-def overview(settings: Settings, name: str | None = None, *, patience: Patience = PATIENCE) -> Connectors:
+def overview(
+    settings: Settings, name: str | None = None, *, patience: Patience = PATIENCE, lags_s: float = LAGS_S
+) -> Connectors:
     """The status of all connectors of the project, or of one; never an error, and within a few seconds.
 
     Args:
         settings: of the project.
         name: only this connector.
         patience: how long the worker may take.
+        lags_s: after that, no other sink is asked how far it is.
     """
-    records, incidents = _recorded(settings)
+    recorded = _recorded(settings)
+    records, incidents = ({}, {}) if recorded is None else recorded
     names = {*project.written(settings), *(each for each, of in records.items() if of.desired != DELETED)}
     chosen = sorted(each for each in names if name in (None, each))
     if not chosen:
         return Connectors()
     loaded = project.load_each(settings)
+    limits = {each: of.dead_letters_alert for each, of in loaded.connectors.items()}
     there: Mapping[str, Listed] | None = None
-    letters: Mapping[str, int] = {}
-    troubles: Mapping[str, Trouble] = {}
+    letters: Mapping[str, Count] = {}
+    lags: Mapping[str, int] = {}
+    of_slots: Mapping[str, Seen] = {}
     url = problem = None
     try:
         with ConnectApi.of(settings, patience) as api:
@@ -85,27 +113,45 @@ def overview(settings: Settings, name: str | None = None, *, patience: Patience 
             configs = {each: of.info.texts for each, of in there.items() if each in chosen and of.info is not None}
             letters = dead_letters.counts_soon(settings.cluster, api, configs) or {}
             statuses = {each: of.status for each, of in there.items() if each in chosen and of.status is not None}
-            troubles = slots.troubles_soon(settings, api, loaded.connectors, statuses)
+            of_slots = slots.seen_soon(settings, api, loaded.connectors, statuses)
+            sinks = [each for each, of in statuses.items() if of.type == "sink"]
+            lags = lags_soon(settings.cluster, api, sinks, within_s=lags_s)
     except (ConfigurationError, ConnectUnavailableError) as error:
         problem = error.message
     found = [
-        replace(
-            _status(each, records.get(each), loaded, there),
-            dead_letters=letters.get(each),
-            incidents=incidents.get(each, 0),
+        _with_slot(
+            replace(
+                _status(each, records.get(each), loaded, there),
+                dead_letters=letters[each].total if each in letters else None,
+                dead_letters_ever=letters[each].ever if each in letters else None,
+                dead_letters_alert=limits.get(each, USUAL.dead_letters) if each in letters else None,
+                lag_records=lags.get(each),
+                incidents=incidents.get(each, 0),
+                gave_up=None if recorded is None else each in records and records[each].gave_up is not None,
+                deployed_s=records[each].changed_ago_s if each in records else None,
+            ),
+            of_slots.get(each),
         )
         for each in chosen
     ]
-    told = (replace(each, reason=troubles[each.name].told) if each.name in troubles else each for each in found)
-    return Connectors(url=url, connectors=tuple(told), problem=problem)
+    return Connectors(url=url, connectors=tuple(found), problem=problem)
 
 
-def _recorded(settings: Settings) -> tuple[Mapping[str, ConnectorRecord], Mapping[str, int]]:
-    """What the registry has of connectors, and the number of their open incidents."""
+def _recorded(settings: Settings) -> tuple[Mapping[str, ConnectorRecord], Mapping[str, int]] | None:
+    """What the registry has of connectors, and the number of their open incidents; None: it does not answer."""
     try:
         return ConnectorBook.of(settings).records(), IncidentBook.of(settings).open_counts_of_connectors()
     except ControlUnavailableError:
-        return {}, {}
+        return None
+
+
+def _with_slot(found: ConnectorStatus, seen: Seen | None) -> ConnectorStatus:
+    if seen is None:
+        return found
+    behind = None if seen.slot is None else seen.slot.behind_bytes
+    if seen.trouble is not None:
+        return replace(found, danger=seen.trouble.danger, lag_bytes=behind, reason=seen.trouble.told)
+    return replace(found, danger="none" if seen.answered else None, lag_bytes=behind)
 
 
 def _status(
@@ -120,9 +166,18 @@ def _status(
     listed = there.get(name)
     if listed is None or listed.info is None:
         why = wrong or ("Kafka Connect does not have it" if desired else "it was not deployed yet")
-        return ConnectorStatus(name=name, desired=desired, state="MISSING", restarts=restarts, reason=why)
+        return ConnectorStatus(
+            name=name,
+            desired=desired,
+            state="MISSING",
+            restarts=restarts,
+            reason=why,
+            differs=False,
+            failed=desired == "running",
+            danger="none",
+        )
     connector = loaded.connectors.get(name)
-    differs = None if connector is None else connector.properties != listed.info.texts
+    differs = None if broken else connector is not None and connector.properties != listed.info.texts
     status = listed.status
     states = [] if status is None else [task.state for task in status.tasks]
     reason = None if status is None else why_failed(status)
@@ -134,6 +189,7 @@ def _status(
         state="UNASSIGNED" if status is None else status.connector.state,
         running_tasks=states.count("RUNNING"),
         failed_tasks=states.count(FAILED),
+        failed=_failed(status),
         tasks=len(states),
         restarts=restarts,
         type="unknown" if status is None else status.type,
@@ -143,6 +199,12 @@ def _status(
         reason=reason or wrong or _drift(connector, listed.info.texts),
         differs=differs,
     )
+
+
+def _failed(status: Status | None) -> bool | None:
+    if status is None or (status.connector.state in MOVING and not has_failed(status)):
+        return None
+    return status.connector.state not in AT_REST and has_failed(status)
 
 
 def _drift(connector: Connector | None, current: Mapping[str, str]) -> str | None:

@@ -14,6 +14,7 @@ import contextlib
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeAlias
@@ -37,8 +38,13 @@ _ANSWER_MS = 2_000
 _REFERENCE = re.compile(r"\$\{(?P<provider>[^}:]+):(?:(?P<path>[^:}]*):)?(?P<key>[^}]+)\}")
 _PROPERTY = re.compile(r"\s*([^\s:=#!]+)\s*[:=\s]\s*(.*?)\s*")
 _SSL = {"database.sslmode": "sslmode", "database.sslrootcert": "sslrootcert"}
-_QUERY = "SELECT to_jsonb(found) FROM pg_replication_slots AS found WHERE slot_name = %s"
-"""As a document: each version of PostgreSQL has other columns."""
+_QUERY = """\
+SELECT to_jsonb(found), pg_wal_lsn_diff(
+    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, confirmed_flush_lsn
+)::bigint
+FROM pg_replication_slots AS found WHERE slot_name = %s
+"""
+"""The slot as a document, as each version of PostgreSQL has other columns, and how far its reader is behind."""
 
 
 def look(settings: Settings, connector: Connector) -> Slot | None:
@@ -67,7 +73,13 @@ def look(settings: Settings, connector: Connector) -> Slot | None:
         return Slot(name=name, known=False)
     if row is None:
         return Slot(name=name, exists=False)
-    return Slot(name=name, wal_status=row[0].get("wal_status"), why=row[0].get("invalidation_reason"))
+    said, behind = row
+    return Slot(
+        name=name,
+        wal_status=said.get("wal_status"),
+        why=said.get("invalidation_reason"),
+        behind_bytes=None if behind is None else max(0, behind),
+    )
 
 
 def unknown(connector: Connector) -> Slot | None:
@@ -94,10 +106,22 @@ def trouble(api: ConnectApi, name: str, status: Status | None, slot: Slot | None
     return slots.assess(slot, has_offsets=slot.exists or _has_read(api, name))
 
 
-def troubles_soon(
+@dataclass(frozen=True)
+class Seen:
+    """What is known of the log that a connector has not read."""
+
+    slot: Slot | None
+    """None: it has none, nobody here can ask its database, or that has not answered soon."""
+    trouble: Trouble | None
+    """None: nothing is known to be wrong."""
+    answered: bool
+    """False: its database would say more, and does not answer now."""
+
+
+def seen_soon(
     settings: Settings, api: ConnectApi, connectors: Mapping[str, Connector], statuses: Mapping[str, Status]
-) -> dict[str, Trouble]:
-    """Connector -> what is wrong with its slot, of those that say so within seconds.
+) -> dict[str, Seen]:
+    """Connector -> its slot and what is wrong with it, as far as that is known within seconds.
 
     Args:
         settings: of the project.
@@ -111,14 +135,14 @@ def troubles_soon(
         if name in connectors and slots.slot_of(connectors[name].properties) is not None
     }
     until = clock.ticks_s() + SOON_S
-    found: dict[str, Trouble] = {}
+    found: dict[str, Seen] = {}
     for name, status in statuses.items():
         slot = None
         with contextlib.suppress(TimeoutError):
             slot = asked[name].result(max(0.0, until - clock.ticks_s())) if name in asked else None
         with contextlib.suppress(ConnectUnavailableError):
-            if (one := trouble(api, name, status, slot)) is not None:
-                found[name] = one
+            answered = name not in asked or (asked[name].done() and (slot is None or slot.known))
+            found[name] = Seen(slot, trouble(api, name, status, slot), answered)
     return found
 
 

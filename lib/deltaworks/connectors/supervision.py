@@ -27,7 +27,7 @@ from deltaworks.connect.states import MOVING, has_failed, why_failed
 from deltaworks.connectors import slots
 from deltaworks.connectors.slots import Look
 from deltaworks.control.connector_book import DELETED, ConnectorBook, ConnectorRecord, Desired
-from deltaworks.control.incidents import OF_CONNECTORS, Finding, Kind
+from deltaworks.control.incidents import DRIFTS_S, OF_CONNECTORS, Finding, Kind
 from deltaworks.control.policy import RestartPolicy
 from deltaworks.errors import (
     ConfigurationError,
@@ -41,8 +41,6 @@ Action = Literal["nothing", "wait", "restart", "deploy", "repair", "give_up"]
 
 POLICY = RestartPolicy(first_s=60.0, longest_s=960.0, limit=5, healthy_s=600.0)
 """At once after the first failure, then after 1, 2, 4 and 8 minutes; callers look once a minute."""
-DRIFTS_S = 600.0
-"""How long file and cluster may differ before somebody is told: whoever changes a file deploys it soon."""
 _DELETING_S = 180.0
 """How long a connector may still be there after it was deleted; later, somebody has made it again."""
 _BY = "streams__reconcile"

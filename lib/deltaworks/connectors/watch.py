@@ -13,20 +13,18 @@ from deltaworks.connectors import dead_letters, slots
 from deltaworks.connectors.supervision import POLICY, Decision, Supervised, supervise
 from deltaworks.control.connector_book import DELETED, ConnectorBook
 from deltaworks.control.incident_book import IncidentBook
-from deltaworks.control.incidents import KINDS, OF_CONNECTORS, Finding, Incident, of_dead_letters
+from deltaworks.control.incidents import CONNECT_AWAY_S, KINDS, OF_CONNECTORS, Finding, Incident, of_dead_letters
 from deltaworks.control.policy import RestartPolicy
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError, KafkaTopicError, TransientError
 from deltaworks.settings import Settings
 from deltaworks.topology.alerts import USUAL
 
 PATIENCE = Patience(connect_s=3.0, answer_s=10.0, rebalance_s=10.0)
-AWAY_S = 30.0
-"""How long a worker that does not answer is asked again before that is an incident; one that restarts needs as much."""
 _AGAIN_S = 3.0
 
 
 def watch(
-    settings: Settings, policy: RestartPolicy = POLICY, patience: Patience = PATIENCE, *, away_s: float = AWAY_S
+    settings: Settings, policy: RestartPolicy = POLICY, patience: Patience = PATIENCE, *, away_s: float = CONNECT_AWAY_S
 ) -> tuple[Decision, ...] | None:
     """Looks once, acts, and records what is an incident; any number of callers may do so at once.
 
@@ -34,7 +32,7 @@ def watch(
         settings: of the project and its registry.
         policy: pauses and limits of restarts.
         patience: how long a single request may take.
-        away_s: see `AWAY_S`.
+        away_s: how long a worker that does not answer is asked again before that is an incident.
 
     Returns:
         What was decided; None: there is no connector that it has to look after.

@@ -43,6 +43,10 @@ DISK_FREE, DISK_FREE_AGAIN = 0.10, 0.15
 """The share of the disk of the home that is free when it is filling, and when that is over."""
 LEAST_GROWTH = 100_000
 """Stores that have grown by fewer entries are never an incident."""
+DRIFTS_S = 600.0
+"""How long a connector may differ from its file before somebody is told: whoever changes a file deploys it soon."""
+CONNECT_AWAY_S = 30.0
+"""How long Kafka Connect may not answer before that is an incident; a worker that restarts needs as much."""
 _MOSTLY = 0.8
 _NOT_LONG = timedelta(hours=1)
 

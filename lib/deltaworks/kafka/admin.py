@@ -385,8 +385,10 @@ def offsets_at(bootstrap: Kafka, topics: Sequence[str], timestamp_ms: int) -> di
 
 def record_counts(
     bootstrap: Kafka, topics: Collection[str], *, since_ms: int, timeout_s: float = _TIMEOUT_S
-) -> dict[str, tuple[int, int]]:
-    """How many records topics hold, and how many of them are not earlier than a time; by their offsets alone.
+) -> dict[str, tuple[int, int, int]]:
+    """How many records topics hold, how many of them are not earlier than a time, and how many they have ever got.
+
+    That is known by their offsets alone.
 
     Offsets that compaction and transactions have taken count, too.
 
@@ -416,11 +418,11 @@ def record_counts(
                 told = error.args[0].str()
                 raise KafkaReadError(f"Offsets of {', '.join(topics)} cannot be read: {told}.") from error
             time.sleep(_POLL_S)
-    found: dict[str, tuple[int, int]] = {}
+    found: dict[str, tuple[int, int, int]] = {}
     for at in places:
-        everything, recent = found.get(at.topic, (0, 0))
+        everything, recent, ever = found.get(at.topic, (0, 0, 0))
         new = 0 if first[at] < 0 else ends[at] - first[at]
-        found[at.topic] = everything + ends[at] - begins[at], recent + new
+        found[at.topic] = everything + ends[at] - begins[at], recent + new, ever + ends[at]
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deltaworks.metrics.grafana import Dashboard, Panel, Query, Row, Unit, Variable, render
-from deltaworks.metrics.rules import CONNECTORS_JOB, JOB
+from deltaworks.metrics.rule import CONNECTORS_JOB, JOB
 
 _S = "deltaworks_stream_"
 _C = "deltaworks_connector_"
@@ -528,6 +528,12 @@ CONNECTORS = Dashboard(
                     "Lag of sinks", "Records, of all sinks.", f"sum(max by (connector) ({_C}lag_records)) or vector(0)"
                 ),
                 _stat(
+                    "Lag of sources",
+                    "What they have not confirmed of their databases' logs.",
+                    f"sum(max by (connector) ({_C}lag_bytes)) or vector(0)",
+                    "bytes",
+                ),
+                _stat(
                     "Asked",
                     "How long ago; else nobody serves these metrics, and all of this is old.",
                     f'time() - max(deltaworks_connect_looked_timestamp_seconds{{job="{CONNECTORS_JOB}"}})',
@@ -548,13 +554,16 @@ CONNECTORS = Dashboard(
                         Query(expr=f"max by (connector) ({_C}{expr})", legend=legend)
                         for legend, expr in (
                             ("Runs", 'state{state="RUNNING"}'),
-                            ("Failed", 'state{state="FAILED"}'),
+                            ("Failed", "failed"),
                             ("Tasks", "tasks"),
                             ("Failed tasks", "failed_tasks"),
                             ("Restarts", "restarts"),
+                            ("Given up", "given_up"),
                             ("Lag, records", "lag_records"),
                             ("Dead letters", "dead_letters"),
                             ("Differs from its file", "differs"),
+                            ("Slot endangered", "slot_endangered"),
+                            ("Slot lost", "slot_lost"),
                         )
                     ),
                 ),

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deltaworks.errors import ConfigurationError
-from deltaworks.metrics.rules import CONNECTORS_JOB, JOB, times
+from deltaworks.metrics.rule import CONNECTORS_JOB, JOB
+from deltaworks.metrics.rules import times
 from deltaworks.settings import Settings
 
 _SCRAPE_CONFIG = """\

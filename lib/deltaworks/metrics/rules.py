@@ -1,4 +1,4 @@
-"""Alert rules for Prometheus: the incidents of streams, as metrics show them, and what comes before them.
+"""Alert rules for Prometheus: the incidents of streams and connectors, as metrics show them, and what comes before.
 
 A rule whose `kind` is that of an incident has its name, its threshold and its runbook. The thresholds of a pipeline are
 metrics of its driver (`deltaworks_stream_alert_...`); one that is None is absent, and its rule never fires.
@@ -10,17 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from deltaworks.control.incidents import DISK_FREE, DISK_FREE_AGAIN, KINDS, LEAST_GROWTH, Kind, anchor, runbook
 from deltaworks.control.observation import STALLED_S
 from deltaworks.errors import ConfigurationError
+from deltaworks.metrics.connector_rules import OF_CONNECTORS
+from deltaworks.metrics.rule import JOB, Rule, fires, name_of
 
-JOB = "deltaworks"
-"""Name of the drivers' job in the configuration of Prometheus."""
-CONNECTORS_JOB = "deltaworks-connectors"
-"""That of `deltaworks metrics --serve`."""
 _GUIDE = "how-to/metrics"
 _EVERY = "15s"
 _DURATION = re.compile(r"(?<=\[)\d+[smhd](?=])|(?<=offset )\d+[smhd]\b")
@@ -32,32 +28,6 @@ _SLOW_S = 10
 _LATE = 0.01
 _LATE_LEAST = 100
 _FASTER = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """One alert. Its texts are Prometheus' templates."""
-
-    name: str
-    expr: str
-    """In PromQL, with one series per pipeline, or one of the home."""
-    severity: Literal["critical", "warning"]
-    what: str
-    cause: str
-    """The likely cause."""
-    kind: Kind | None = None
-    """The incident that it is."""
-    question: str = ""
-    """Else the heading of its section in the guide."""
-    hold: str = "0s"
-    """How long it must be so until the alert fires."""
-    keep: str = "0s"
-    """How long it fires on: a driver that starts again says nothing for a while."""
-
-
-def name_of(kind: Kind) -> str:
-    """The name of the alert of a kind of incident."""
-    return "".join(word.capitalize() for word in KINDS[kind].title.split())
 
 
 def _most(metric: str) -> str:
@@ -83,7 +53,7 @@ def _within_hour(counter: str) -> str:
 
 def _until(kind: Kind, opens: str, stays: str) -> str:
     """Fires when it opens, and on while it stays."""
-    return f'{opens}\nor\n{stays}\nand on (pipeline) ALERTS{{alertname="{name_of(kind)}", alertstate="firing"}}'
+    return f"{opens}\nor\n{stays}\n{fires(kind, 'pipeline')}"
 
 
 _LAG = _most("deltaworks_stream_lag_seconds")
@@ -217,6 +187,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name=name_of("disk_filling"),
         kind="disk_filling",
+        subject="home",
         severity="critical",
         expr=_until("disk_filling", f"{_FREE} < {DISK_FREE:g}", f"{_FREE} < {DISK_FREE_AGAIN:g}"),
         what="{{ $value | humanizePercentage }} of the disk of the home is free",
@@ -225,12 +196,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="DiskFillsSoon",
         question="The disk fills",
+        subject="home",
         severity="warning",
         expr=f"{_FREE} + 4 * min(delta(deltaworks_stream_home_free_ratio[6h])) < 0",
         what="at the pace of the last six hours, the disk of the home is full within a day",
         cause="tables, logs or staging tables of replays grow",
         hold="30m",
     ),
+    *OF_CONNECTORS,
 )
 """All of them."""
 
@@ -277,7 +250,7 @@ def _lines(scale: float, docs_url: str | None) -> Iterator[str]:
 
 
 def _texts(rule: Rule, docs_url: str | None) -> dict[str, str]:
-    about = "the home" if "pipeline" not in rule.expr.partition("\n")[0] else "{{ $labels.pipeline }}"
+    about = "the home" if rule.subject == "home" else f"{{{{ $labels.{rule.subject} }}}}"
     title = KINDS[rule.kind].title if rule.kind else rule.question
     if rule.kind:
         page = runbook(docs_url, KINDS[rule.kind].anchor)
@@ -286,7 +259,7 @@ def _texts(rule: Rule, docs_url: str | None) -> dict[str, str]:
         page = f"{guide}#{anchor(rule.question)}"
     found = {"summary": f"{about}: {title.lower()}", "what": f"{about}: {rule.what}", "cause": rule.cause}
     if rule.kind:
-        found["advice"] = KINDS[rule.kind].advice.format(pipeline="{{ $labels.pipeline }}")
+        found["advice"] = KINDS[rule.kind].advice.format(pipeline=about)
     return found | {"page": page}
 
 

@@ -45,6 +45,12 @@ class ConnectorListed(msgspec.Struct, frozen=True, kw_only=True):
     failed_tasks: int
     restarts: int
     dead_letters: int | None
+    lag_records: int | None
+    """Of a sink: records of its topics that it has not committed."""
+    lag_bytes: int | None
+    """Of a source of PostgreSQL: what it has not confirmed of the database's log."""
+    incidents: int
+    """The number of those that are open."""
     reason: str | None
     """null for viewers."""
 

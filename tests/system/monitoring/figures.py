@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from confluent_kafka import Message
@@ -40,7 +41,10 @@ _SAID = {
     "restarts": "restarts",
     "incidents": "incidents",
 }
-"""Figure -> field of page and status; each has some of them."""
+"""Figure -> field of page and status."""
+_OF_STATUS = frozenset({"generation", "batch", "lag", "lag in seconds", "restarts", "incidents"})
+"""Those that `deltaworks status` has; the page has all."""
+_UNSAID = float("nan")
 Figures = dict[str, float]
 
 
@@ -89,6 +93,7 @@ def of_orders(run: Run, page: Page) -> tuple[int, list[str]]:
     batches = PipelinePaths.of(run.settings, "orders").batches
     compared = recomputation.check(run.settings.cluster, run.settings.tables, batches)
     wrong += [f"orders: {each.kind} {each.name}: {each.different} rows differ" for each in compared if not each.equal]
+    wrong += [] if compared else ["orders: no result was recomputed"]
     return count + len(compared), wrong
 
 
@@ -109,33 +114,45 @@ def _agreed(run: Run, page: Page, name: str, recomputed: Figures, store: str | N
             "topics": recomputed,
             "heartbeat": _of_heartbeat(run, name, store),
             "metrics": _of_metrics(run, name, store),
-            "page": _of_document(page.says(f"streams/{name}")["stream"]),
-            "page of all": _of_document(_named(page.says("streams")["streams"], name)),
-            "status": _of_document(_named(run.lists("status", name)["pipelines"], name)),
+            "page": _of_document(page.says(f"streams/{name}")["stream"], _SAID),
+            "page of all": _of_document(_named(page.says("streams")["streams"], name), _SAID),
+            "status": _of_document(_named(run.lists("status", name)["pipelines"], name), _OF_STATUS),
         }
         if store is not None:
             sizes = run.lists("store", "stats", name, store)["stores"]
             said["store stats"] = {"keys": sizes[0]["entries"]}
-        shown: dict[str, dict[str, float]] = defaultdict(dict)
-        for who, figures in said.items():
-            for figure, value in figures.items():
-                shown[figure][who] = value
-        wrong = [f"{name}: {figure}: {values}" for figure, values in shown.items() if len({*values.values()}) != 1]
+        shown = by_figure(said)
+        wrong = [f"{name}: {figure}: {values}" for figure, values in shown.items() if not agree(values)]
         if not wrong or time.monotonic() > end:
             break
         time.sleep(1.0)
     for figure, values in shown.items():
         print(f"  {name}, {figure}: {next(iter(values.values())):g} by {', '.join(values)}"
-              f"{'' if len({*values.values()}) == 1 else f'  DIFFERENT: {values}'}", flush=True)  # fmt: skip
+              f"{'' if agree(values) else f'  DIFFERENT: {values}'}", flush=True)  # fmt: skip
     return sum(map(len, shown.values())), wrong
+
+
+def by_figure(said: Mapping[str, Figures]) -> dict[str, dict[str, float]]:
+    """Figure -> who says it -> what they say."""
+    shown: dict[str, dict[str, float]] = defaultdict(dict)
+    for who, figures in said.items():
+        for figure, value in figures.items():
+            shown[figure][who] = value
+    return shown
+
+
+def agree(values: Mapping[str, float]) -> bool:
+    """Whether several say it, each of them a number, and all the same."""
+    return len(values) > 1 and not any(map(math.isnan, values.values())) and len({*values.values()}) == 1
 
 
 def _named(listed: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return next(each for each in listed if each["name"] == name)
 
 
-def _of_document(said: Mapping[str, Any]) -> Figures:
-    return {figure: float(said[field]) for figure, field in _SAID.items() if said.get(field) is not None}
+def _of_document(said: Mapping[str, Any], figures: Collection[str]) -> Figures:
+    values = {figure: said.get(_SAID[figure]) for figure in figures}
+    return {figure: _UNSAID if value is None else float(value) for figure, value in values.items()}
 
 
 def _of_heartbeat(run: Run, name: str, store: str | None) -> Figures:
@@ -149,9 +166,9 @@ def _of_heartbeat(run: Run, name: str, store: str | None) -> Figures:
         "batch": beat.batch_id,
         "generation": beat.generation,
         "read up to": sum(sum(parts.values()) for parts in beat.next_offsets.values()),
+        "lag": _UNSAID if beat.lag_records is None else beat.lag_records,
+        "lag in seconds": _UNSAID if beat.lag_seconds is None else beat.lag_seconds,
     }
-    if beat.lag_records is not None and beat.lag_seconds is not None:
-        found |= {"lag": beat.lag_records, "lag in seconds": beat.lag_seconds}
     return found | ({} if store is None else {"keys": beat.stores[store].entries})
 
 
@@ -163,4 +180,4 @@ def _of_metrics(run: Run, name: str, store: str | None) -> Figures:
     if store is not None:
         queries["keys"] = f'max({prefix}store_entries{{{where},store="{store}"}})'
     found = {figure: asked(run.settings, query) for figure, query in queries.items()}
-    return {figure: float(series[0]["value"][1]) if series else float("nan") for figure, series in found.items()}
+    return {figure: float(series[0]["value"][1]) if series else _UNSAID for figure, series in found.items()}

@@ -257,7 +257,7 @@ def lettered(fake: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     fake.add("orders_sink", SINK)
     fake.add("lines", LINES)
     monkeypatch.setattr(admin, "cluster_id", lambda kafka, timeout_s: fake.cluster)
-    monkeypatch.setattr(admin, "record_counts", lambda *_, since_ms, timeout_s: {"orders_failed": (5, 2)})
+    monkeypatch.setattr(admin, "record_counts", lambda *_, since_ms, timeout_s: {"orders_failed": (5, 2, 9)})
     monkeypatch.setattr(dead_letters, "newest", lambda kafka, name, topic, limit: [LETTER][:limit])
     monkeypatch.setattr(dead_letters, "end_of", lambda kafka, topic: {})
     monkeypatch.setattr(dead_letters, "every", lambda kafka, name, topic, ends: iter([LETTER]))

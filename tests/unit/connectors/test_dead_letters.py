@@ -138,9 +138,9 @@ def test_topics_of_dead_letters() -> None:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeConnect]:
     asked: list[float] = []
 
-    def counted(kafka: object, topics: list[str], *, since_ms: int, timeout_s: float) -> dict[str, tuple[int, int]]:
+    def counted(kafka: object, topics: object, *, since_ms: int, timeout_s: float) -> dict[str, tuple[int, int, int]]:
         asked.append(timeout_s)
-        return {"failed": (7, 2)}
+        return {"failed": (7, 2, 9)}
 
     with fake_connect() as made:
         monkeypatch.setattr(admin, "cluster_id", lambda kafka, timeout_s: made.cluster)
@@ -154,14 +154,15 @@ def test_counts_are_those_of_topics_also_of_one_that_is_not_there_yet(fake: Fake
     found = dead_letters.counts("kafka:9092", {"b": SINK, "a": other, "none": {}})
 
     assert found == (
-        Count(connector="a", topic="later", total=0, recent=0, exists=False),
-        Count(connector="b", topic="failed", total=7, recent=2),
+        Count(connector="a", topic="later", total=0, recent=0, ever=0, exists=False),
+        Count(connector="b", topic="failed", total=7, recent=2, ever=9),
     )
 
 
 def test_counts_for_a_listing_come_soon_or_not_at_all(fake: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
     with ConnectApi(fake.url) as api:
-        assert counts_soon("kafka:9092", api, {"b": SINK}) == {"b": 7}
+        found = counts_soon("kafka:9092", api, {"b": SINK})
+        assert found is not None and {name: (each.total, each.ever) for name, each in found.items()} == {"b": (7, 9)}
 
         def away(*_: object, timeout_s: float, **__: object) -> str:
             assert timeout_s == SOON_S

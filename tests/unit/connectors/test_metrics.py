@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deltaworks.connect.api import ConnectApi
-from deltaworks.connectors import lags, metrics
+from deltaworks.connectors import lags
 from deltaworks.connectors.metrics import PREFIX, STATES, ConnectorMetrics, look
 from deltaworks.connectors.overview import PATIENCE, Connectors, ConnectorStatus, overview
 from deltaworks.errors import DeltaworksError, KafkaReadError, KafkaTopicError
@@ -19,7 +19,8 @@ from tests.unit.connectors.test_overview import LINES, World
 
 RUNS = ConnectorStatus(
     name="lines", desired="running", state="RUNNING", tasks=3, running_tasks=2, failed_tasks=1, restarts=4,
-    differs=True, dead_letters=7, type="sink", workers=("a:1", "a:1", "b:1"),
+    differs=True, dead_letters=7, type="sink", workers=("a:1", "a:1", "b:1"), failed=True, gave_up=False,
+    deployed_s=9.5, lag_records=11, lag_bytes=4_096, danger="none", dead_letters_ever=9, dead_letters_alert=2,
 )  # fmt: skip
 
 
@@ -38,13 +39,15 @@ def test_a_scrape_shows_what_the_status_says() -> None:
     found = ConnectorMetrics()
     assert samples(found) == {}, "nobody has looked yet"
 
-    found.take(Connectors(connectors=(RUNS,)), {"lines": 11})
+    found.take(Connectors(connectors=(RUNS,)))
 
     shown = samples(found)
     assert shown.pop("deltaworks_connect_looked_timestamp_seconds") > 1_700_000_000
     assert {name: value for name, value in shown.items() if not name.startswith("state")} == {
         "deltaworks_connect_up": 1, "tasks": 3, "running_tasks": 2, "failed_tasks": 1, "restarts": 4, "differs": 1,
-        "dead_letters": 7, "lag_records": 11, "moved_tasks_total": 0,
+        "dead_letters": 7, "lag_records": 11, "lag_bytes": 4_096, "moved_tasks_total": 0, "failed_records_total": 9,
+        "failed": 1, "given_up": 0, "deployed_seconds": 9.5, "slot_endangered": 0, "slot_lost": 0,
+        "alert_dead_letters": 2,
     }  # fmt: skip
     assert {name.removeprefix("state"): value for name, value in shown.items() if name.startswith("state")} == {
         state: float(state == "RUNNING") for state in STATES
@@ -54,21 +57,26 @@ def test_a_scrape_shows_what_the_status_says() -> None:
 def test_tasks_that_are_found_elsewhere_have_moved() -> None:
     found = ConnectorMetrics()
     for workers in (("a", "a", "b"), (), ("a", "b", "b"), ("b", "b"), ("b", "b", "c")):
-        found.take(Connectors(connectors=(replace(RUNS, workers=workers),)), {})
+        found.take(Connectors(connectors=(replace(RUNS, workers=workers),)))
 
     assert samples(found)["moved_tasks_total"] == 2, "one while nothing was known; one that is new moves not"
 
 
 def test_what_is_not_known_is_absent() -> None:
     found = ConnectorMetrics()
-    away = replace(RUNS, state="UNKNOWN", tasks=0, running_tasks=0, failed_tasks=0, dead_letters=None)
-    found.take(Connectors(connectors=(away,), problem="it does not answer"), {})
+    away = ConnectorStatus(name="lines", desired="running", state="UNKNOWN", restarts=4, gave_up=True)
+    found.take(Connectors(connectors=(away,), problem="it does not answer"))
 
     shown = samples(found)
     assert (shown["deltaworks_connect_up"], shown["stateUNKNOWN"]) == (0, 1)
-    assert not {"tasks", "failed_tasks", "dead_letters", "lag_records"} & set(shown)
+    assert {name for name in shown if not name.startswith(("state", "deltaworks"))} == {
+        "restarts", "given_up", "moved_tasks_total"
+    }, "the registry knows some of it"  # fmt: skip
 
-    found.take(Connectors(), {})
+    found.take(Connectors(connectors=(replace(away, restarts=0, gave_up=None),), problem="it does not answer"))
+    assert not {"restarts", "given_up"} & set(samples(found)), "neither does the registry answer"
+
+    found.take(Connectors())
     assert "deltaworks_connect_up" not in samples(found), "a project without connectors needs no Kafka Connect"
 
 
@@ -106,15 +114,24 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("broker")
-def test_the_lag_of_a_sink_is_what_it_has_not_committed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lag_of_a_sink_is_what_it_has_not_committed(world: World) -> None:
     sink = world.fake.add("lines", LINES)
     sink.offsets = [offset("orders", 0, 90), offset("orders", 1, 100), offset("gone", 0, 5), offset("orders", 2, None)]
-    monkeypatch.setattr(metrics, "overview", lambda _: Connectors(connectors=(RUNS,)))
     found = ConnectorMetrics()
 
     look(world.settings, found)
+    assert "lag_records" not in samples(found), "a source has none"
 
-    assert samples(found)["lag_records"] == 10
+    sink.type = "sink"
+    look(world.settings, found)
+    assert samples(found)["lag_records"] == world.only.lag_records == 10
+
+
+@pytest.mark.usefixtures("broker")
+def test_sinks_that_would_take_too_long_are_not_asked(world: World) -> None:
+    world.fake.add("lines", LINES).offsets = [offset("orders", 0, 90)]
+    with ConnectApi.of(world.settings, PATIENCE) as api:
+        assert lags.lags_soon(world.settings.cluster, api, ["lines"], within_s=-1.0) == {}
 
 
 @pytest.mark.usefixtures("broker")
@@ -127,6 +144,6 @@ def test_a_lag_that_is_not_known_is_left_out(
 
     world.fake.add("lines", LINES).offsets = [offset("orders", 0, 90)]
     with ConnectApi.of(world.settings, PATIENCE) as api:
-        assert lags.lags_soon(world.settings.cluster, api, ["lines", "nobody"]) == {"lines": 10}
+        assert lags.lags_soon(world.settings.cluster, api, ["lines", "nobody"], within_s=9) == {"lines": 10}
         monkeypatch.setattr(admin, "end_offsets", away)
-        assert lags.lags_soon(world.settings.cluster, api, ["lines"]) == {}
+        assert lags.lags_soon(world.settings.cluster, api, ["lines"], within_s=9) == {}

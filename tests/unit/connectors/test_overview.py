@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from deltaworks.config import Values
-from deltaworks.connect.api import Patience
+from deltaworks.connect import project
+from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connect.slots import Slot
 from deltaworks.connectors import slots
-from deltaworks.connectors.overview import Connectors, ConnectorStatus, overview
+from deltaworks.connectors.overview import PATIENCE, Connectors, ConnectorStatus, overview
+from deltaworks.connectors.supervision import supervise
 from deltaworks.control.connector_book import ConnectorBook
 from deltaworks.control.incident_book import IncidentBook
 from deltaworks.errors import ControlUnavailableError
@@ -69,7 +71,7 @@ def test_a_connector_that_runs(world: World) -> None:
 
     assert world.only == ConnectorStatus(
         name="lines", desired="running", state="RUNNING", tasks=2, running_tasks=2, differs=False, type="source",
-        workers=(WORKER, WORKER), incidents=1,
+        workers=(WORKER, WORKER), incidents=1, failed=False, gave_up=False, deployed_s=0.0, danger="none",
     )  # fmt: skip
 
 
@@ -86,6 +88,7 @@ def test_one_that_has_failed_says_why_in_one_line_without_secrets(world: World) 
     world.book.deployed("lines", LINES, cluster="c", by="me")
     world.book.rows["lines"].gave_up = "5 restarts in a row have not helped"
     assert world.only.reason == "nothing restarts it: 5 restarts in a row have not helped"
+    assert (world.only.failed, world.only.gave_up) == (True, True)
 
 
 def test_one_that_is_not_there_or_not_as_its_file_says(world: World) -> None:
@@ -105,6 +108,8 @@ def test_one_with_a_broken_file_keeps_no_other_from_being_shown(world: World) ->
 
     assert (broken.name, broken.state) == ("broken", "MISSING")
     assert "jobs/connectors/broken.json cannot be read" in str(broken.reason)
+    world.fake.add("broken", LINES)
+    assert overview(world.settings, "broken").connectors[0].differs is None
     assert (lines.state, lines.reason) == ("RUNNING", None)
 
 
@@ -114,6 +119,7 @@ def test_one_that_was_deployed_and_has_no_file_any_more_is_shown(world: World) -
     (world.folder / "lines.json").unlink()
 
     assert world.only.reason == "it has no file in jobs/connectors"
+    assert world.only.differs is False, "nothing says what it should be"
 
 
 def test_only_one_is_asked_for(world: World) -> None:
@@ -149,6 +155,7 @@ def test_without_the_registry_the_rest_is_shown(world: World, monkeypatch: pytes
     monkeypatch.setattr(world.book, "records", away)
 
     assert (world.only.state, world.only.desired) == ("RUNNING", None)
+    assert world.only.gave_up is None
 
 
 def test_a_slot_in_danger_is_the_reason_that_is_shown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +163,50 @@ def test_a_slot_in_danger_is_the_reason_that_is_shown(world: World, monkeypatch:
     world.fake.add("cdc", {"connector.class": POSTGRES})
     monkeypatch.setattr(slots, "look", lambda *_: Slot(name="cdc", wal_status="lost"))
 
-    found = {each.name: each.reason for each in overview(world.settings).connectors}
+    found = {each.name: each for each in overview(world.settings).connectors}
 
-    assert str(found["cdc"]).startswith("its replication slot 'cdc' is lost: no restart helps")
-    assert found["lines"] == "it was not deployed yet"
+    assert str(found["cdc"].reason).startswith("its replication slot 'cdc' is lost: no restart helps")
+    assert (found["cdc"].danger, found["lines"].danger) == ("lost", "none")
+    assert found["lines"].reason == "it was not deployed yet"
+
+
+def test_a_source_is_behind_its_database_by_what_its_slot_says(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.folder / "cdc.py").write_text(CDC)
+    world.fake.add("cdc", {"connector.class": POSTGRES})
+    slot = Slot(name="cdc", wal_status="reserved", behind_bytes=4_096)
+    monkeypatch.setattr(slots, "look", lambda *_: slot)
+
+    def shown() -> ConnectorStatus:
+        return next(each for each in overview(world.settings).connectors if each.name == "cdc")
+
+    assert (shown().lag_bytes, shown().danger) == (4_096, "none")
+    slot = Slot(name="cdc", known=False)
+    assert (shown().lag_bytes, shown().danger) == (None, None), "its database does not answer now"
+
+
+def test_what_counts_as_failed_is_what_opens_an_incident(world: World) -> None:
+    """The alerts are about `failed`, the notices about what `supervise` finds."""
+
+    def found() -> tuple[bool | None, bool | None]:
+        """Of the metrics, and of the notices; None: it is not known, so what is open stays open."""
+        failed = world.only.failed
+        with ConnectApi.of(world.settings, PATIENCE) as api:
+            supervised = supervise(api, project.load_each(world.settings), world.book)
+        opens = {each.kind: each.opens for each in supervised.findings}
+        return failed, (opens["connector_failed"] or None) if "connector_failed" in opens else False
+
+    world.fake.add("lines", LINES, tasks=2)
+    assert found() == (False, False)
+    world.fake.fail("lines", 1, "java.io.IOException: no")
+    assert found() == (True, True)
+    world.fake.fail("lines", 1, "java.io.IOException: no")
+    world.fake.connectors["lines"].state = "PAUSED"
+    assert found() == (False, False)
+    world.fake.add("lines", LINES).state = "UNASSIGNED"
+    assert found() == (None, None)
+    world.book.deployed("lines", LINES, cluster=world.fake.cluster, by="me")
+    del world.fake.connectors["lines"]
+    assert found() == (True, True)
+    del world.fake.connectors["lines"]
+    world.book.desire("lines", "paused", by="me")
+    assert found() == (False, False)

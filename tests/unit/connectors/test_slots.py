@@ -18,7 +18,7 @@ from deltaworks.connect.connector import Connector
 from deltaworks.connect.secrets import Reference
 from deltaworks.connect.slots import Slot
 from deltaworks.connectors import slots
-from deltaworks.connectors.slots import followed, look, trouble, troubles_soon
+from deltaworks.connectors.slots import followed, look, seen_soon, trouble
 from deltaworks.settings import Settings
 from tests.support.fake_connect import FILE_SOURCE, FakeConnect, fake_connect
 
@@ -37,6 +37,7 @@ class Database:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.row: Mapping[str, Any] | None = {"wal_status": "reserved"}
+        self.behind: int | None = 4_096
         self.logins: list[dict[str, Any]] = []
         self.fails = False
         monkeypatch.setattr(psycopg, "connect", self._connect)
@@ -57,8 +58,8 @@ class Database:
         assert "pg_replication_slots" in query and values == ("shop_cdc",)
         return self
 
-    def fetchone(self) -> tuple[Mapping[str, Any]] | None:
-        return None if self.row is None else (self.row,)
+    def fetchone(self) -> tuple[Mapping[str, Any], int | None] | None:
+        return None if self.row is None else (self.row, self.behind)
 
 
 @pytest.fixture
@@ -84,6 +85,7 @@ def client(fake: FakeConnect) -> ConnectApi:
 
 
 def test_the_database_is_asked_as_the_file_of_the_connector_says(database: Database, settings: Settings) -> None:
+    database.behind = None
     database.row = {"wal_status": "lost", "invalidation_reason": "wal_removed", "slot_name": "shop_cdc"}
 
     assert look(settings, cdc()) == Slot(name="shop_cdc", wal_status="lost", why="wal_removed")
@@ -94,7 +96,9 @@ def test_the_database_is_asked_as_the_file_of_the_connector_says(database: Datab
 
 
 def test_an_older_database_says_no_reason_and_a_missing_slot_is_no_row(database: Database, settings: Settings) -> None:
-    assert look(settings, cdc()) == Slot(name="shop_cdc", wal_status="reserved")
+    assert look(settings, cdc()) == Slot(name="shop_cdc", wal_status="reserved", behind_bytes=4_096)
+    database.behind = -8
+    assert look(settings, cdc()) == Slot(name="shop_cdc", wal_status="reserved", behind_bytes=0), "it has read ahead"
     database.row = None
     assert look(settings, cdc()) == Slot(name="shop_cdc", exists=False)
 
@@ -175,7 +179,8 @@ def test_whoever_waits_gets_what_is_known_soon(
     connectors = {name: replace(cdc(), name=name) for name in ("slow", "quick")}
     begun = time.monotonic()
     with client(fake) as api:
-        found = troubles_soon(settings, api, connectors, dict.fromkeys(("slow", "quick", "theirs"), RUNS))
+        found = seen_soon(settings, api, connectors, dict.fromkeys(("slow", "quick", "theirs"), RUNS))
 
-    assert list(found) == ["quick"]
+    assert {name: each.answered for name, each in found.items()} == {"slow": False, "quick": True, "theirs": True}
+    assert [name for name, each in found.items() if each.trouble is not None] == ["quick"]
     assert time.monotonic() - begun < 3.0

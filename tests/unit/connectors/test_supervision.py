@@ -13,8 +13,8 @@ from deltaworks.connect.api import ConnectApi, Patience
 from deltaworks.connect.connector import Connector
 from deltaworks.connect.project import Loaded
 from deltaworks.connect.slots import Slot
-from deltaworks.connectors.supervision import DRIFTS_S, POLICY, Decision, supervise
-from deltaworks.control.incidents import OF_CONNECTORS
+from deltaworks.connectors.supervision import POLICY, Decision, supervise
+from deltaworks.control.incidents import DRIFTS_S, OF_CONNECTORS
 from deltaworks.errors import ConnectUnavailableError
 from tests.support.connector_book import BookInMemory
 from tests.support.fake_connect import FILE_SOURCE, FakeConnect, fake_connect

@@ -82,7 +82,7 @@ class Full:
 def test_records_are_counted_by_offsets(monkeypatch: pytest.MonkeyPatch, first_error: int | None) -> None:
     monkeypatch.setattr(admin, "admin", lambda _: Full(first_error))
 
-    assert admin.record_counts("broker:1", ["failed", "gone"], since_ms=1) == {"failed": (12, 3)}
+    assert admin.record_counts("broker:1", ["failed", "gone"], since_ms=1) == {"failed": (12, 3, 14)}
     assert admin.record_counts("broker:1", ["gone"], since_ms=1) == {}
     assert admin.cluster_id("broker:1") == "ours"
 

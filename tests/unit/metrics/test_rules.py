@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from deltaworks.control.incidents import KINDS, OF_STREAMS
+from deltaworks.connectors.metrics import ConnectorMetrics
+from deltaworks.connectors.overview import Connectors
+from deltaworks.control.incidents import KINDS, OF_CONNECTORS, OF_STREAMS
 from deltaworks.errors import ConfigurationError
 from deltaworks.metrics.rules import RULES, render, scaled
-from deltaworks.metrics.stream import PREFIX, StreamMetrics
+from deltaworks.metrics.stream import StreamMetrics
+from tests.unit.connectors.test_metrics import RUNS
 from tests.unit.metrics.test_stream import BEAT
 
 ROOT = Path(__file__).parents[3]
@@ -28,15 +31,17 @@ def test_the_file_of_the_repository_is_what_is_rendered() -> None:
     assert (ROOT / "infra/monitoring/alerts.yml").read_text() == render(), "deltaworks metrics --alert-rules > it"
 
 
-def test_each_incident_of_a_stream_that_metrics_show_is_an_alert_of_that_name() -> None:
+def test_each_incident_that_metrics_show_is_an_alert_of_that_name() -> None:
     found = {rule["labels"]["kind"]: rule for rule in rules() if "kind" in rule["labels"]}
 
-    assert set(found) == OF_STREAMS - {"given_up"} | {"disk_filling"}, "who is given up, the registry knows"
+    of_streams = OF_STREAMS - {"given_up"}  # the registry knows that, and not the driver
+    assert set(found) == of_streams | OF_CONNECTORS | {"disk_filling", "connect_away"}
     for kind, rule in found.items():
         text = KINDS[kind]
         assert rule["alert"].lower() == text.title.lower().replace(" ", "")
         assert rule["annotations"]["page"] == f"docs/runbooks.md#{text.anchor}"
-        assert rule["annotations"]["advice"] == text.advice.format(pipeline="{{ $labels.pipeline }}")
+        label = "connector" if kind in OF_CONNECTORS else "pipeline"
+        assert rule["annotations"]["advice"] == text.advice.format(pipeline=f"{{{{ $labels.{label} }}}}")
 
 
 def test_each_page_that_a_rule_opens_is_there() -> None:
@@ -48,14 +53,26 @@ def test_each_page_that_a_rule_opens_is_there() -> None:
     assert of_site == "https://x/d/runbooks.html"
 
 
-def test_rules_ask_for_metrics_that_drivers_have() -> None:
+def test_rules_ask_for_metrics_that_there_are() -> None:
     metrics = StreamMetrics("orders", Path("/"))
     metrics.take(BEAT)
     there = {sample.name for family in metrics.registry.collect() for sample in family.samples}
 
-    asked = {name for rule in RULES for name in re.findall(rf"{PREFIX}[a-z_]+", rule.expr)}
+    connectors = ConnectorMetrics()
+    connectors.take(Connectors(connectors=(RUNS,)))
+    there |= {sample.name for family in connectors.registry.collect() for sample in family.samples}
+
+    asked = {name for rule in RULES for name in re.findall(r"deltaworks_[a-z_]+", rule.expr)}
 
     assert asked <= there, asked - there
+
+
+def test_what_rules_say_is_about_their_subject() -> None:
+    for rule, said in zip(RULES, rules(), strict=True):
+        about = "the home" if rule.subject == "home" else f"{{{{ $labels.{rule.subject} }}}}"
+        assert said["annotations"]["summary"].startswith(f"{about}: ")
+        for label in re.findall(r"by \(([a-z]+)", rule.expr):
+            assert label == rule.subject, rule.name
 
 
 def test_all_ranges_scale_and_thresholds_do_not() -> None:
