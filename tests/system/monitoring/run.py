@@ -35,10 +35,10 @@ from tests.system.monitoring import job
 from tests.system.monitoring.hooks import HOOK, faults_in
 from tests.system.replays.project import Project, until
 
-LONG, SHORT = 0.0003, 0.03
+LONG, SHORT, RESTARTS = 0.0003, 0.03, 0.05
 """By what ranges are multiplied: a week is over soon, and three restarts fit into an hour. Each rule has one factor."""
-_LONG = {"StateGrowing", "StateGrowsFaster", "DiskFillsSoon"}
-"""Rules that look back for hours, days and a week."""
+_FACTORS = {"StateGrowing": LONG, "StateGrowsFaster": LONG, "DiskFillsSoon": LONG, "Restarts": RESTARTS}
+"""Those of rules that look back for hours, days and a week, and of the one that counts restarts."""
 WEEK_S = 8 * 86_400 * LONG
 _SCRAPES, _TELLS = 0.2, 0.01
 """Factors of the intervals at which Prometheus asks drivers, and at which the Alertmanager waits for more to tell."""
@@ -256,12 +256,12 @@ def apply_connector(run: Run) -> subprocess.Popen[str]:
 
 def scaled_rules() -> str:
     """The rules as Prometheus reads them, each with its factor."""
-    groups = [yaml.safe_load(rules.render(scale=scale))["groups"][0] for scale in (LONG, SHORT)]
+    groups = {scale: yaml.safe_load(rules.render(scale=scale))["groups"][0] for scale in {SHORT, *_FACTORS.values()}}
     chosen = [
-        next(rule for rule in groups[rule_of.name not in _LONG]["rules"] if rule["alert"] == rule_of.name)
-        for rule_of in rules.RULES
+        next(rule for rule in groups[_FACTORS.get(name, SHORT)]["rules"] if rule["alert"] == name)
+        for name in (rule_of.name for rule_of in rules.RULES)
     ]
-    return str(yaml.safe_dump({"groups": [{**groups[1], "rules": chosen}]}))
+    return str(yaml.safe_dump({"groups": [{**groups[SHORT], "rules": chosen}]}))
 
 
 @contextmanager

@@ -63,4 +63,4 @@ def test_each_rule_has_one_factor() -> None:
     text = run.scaled_rules()
 
     assert text.count("alert: ") == len(rules.RULES)
-    assert "207360ms" in text and "[108s]" in text, "a week and an hour"
+    assert "207360ms" in text and "[180s]" in text, "a week, and an hour of restarts"
