@@ -4,6 +4,8 @@ BIN := .venv/bin
 # What builds the packages of the lock that come as sources (PySpark).
 BUILD_BACKENDS := setuptools wheel
 PYTEST := $(BIN)/python -m pytest -n 2
+UNIT := tests/architecture tests/unit tests/conformance tests/coverage_table tests/mutation/test_members.py \
+	--ignore tests/conformance/test_on_hosts.py
 
 # Where it is set, each process would compile our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,8 +29,12 @@ down: .venv/.complete ## Stop all that was started and delete its data, after a 
 	@$(BIN)/deltaworks down --delete-data
 
 .PHONY: check
-check: lint ## Lint, types, unit and conformance tests; no JVM
-	$(PYTEST) -q tests/architecture tests/unit tests/conformance tests/coverage_table tests/mutation/test_members.py --ignore tests/conformance/test_on_hosts.py
+check: lint ## Lint, types, quick unit and conformance tests; no JVM; less than three minutes
+	$(PYTEST) -q -m "not slow and not thorough" $(UNIT)
+
+.PHONY: check-unit
+check-unit: lint ## The same with all unit tests, also those that are thorough or slow; twenty minutes
+	$(PYTEST) -q $(UNIT)
 
 .PHONY: test
 test: lint ## The tests that are not slow, on components of their own

@@ -18,6 +18,7 @@ from deltaworks.pytest_plugin.live import own_settings
 from deltaworks.stack.lifecycle import down
 from tests.support.in_memory import memory
 from tests.support.live_stack import LiveStack, reachable
+from tests.support.thorough import Costs
 
 _NEED_AIRFLOW = ("tests/integration", "tests/system/healing")
 _NEED_KAFKA = ("tests/spark", "tests/system/kills", "tests/system/recovery", "tests/system/soak")
@@ -36,8 +37,9 @@ _WITHOUT = {
 _STACK: pytest.StashKey[LiveStack] = pytest.StashKey()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Whoever ends pytest politely gets the fixtures torn down, as after Ctrl-C."""
+    config.pluginmanager.register(Costs(config))
     if (place := memory()) is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))  # those of all processes
         os.environ.setdefault("TMPDIR", str(place))  # a third of some tests was waiting for fsync

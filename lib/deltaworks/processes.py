@@ -184,7 +184,7 @@ def stop(run: Path, entry: Registered, *, timeout_s: float = 20.0) -> bool:
         raise StackError(
             f"{entry.name} cannot be stopped: {pids} still run after SIGKILL.", hint=f"look at them: ps -fp {pids}"
         )
-    _reap(entry.pid)
+    _reap(entry)
     if (current := find(run, entry.name)) is not None and current.pid == entry.pid:
         forget(run, entry.name)
     return polite
@@ -257,11 +257,13 @@ def _process(pid: int) -> psutil.Process | None:
     return None
 
 
-def _reap(pid: int) -> None:
+def _reap(entry: Registered) -> None:
     """Waits for a child of ours, which succeeds only when its last thread is gone; then its ports are free."""
+    if entry.started and started(entry.pid) != entry.started:
+        return  # gone, or another process has the pid now
     end = clock.ticks_s() + 5.0
     with contextlib.suppress(ChildProcessError):
-        while os.waitpid(pid, os.WNOHANG) == (0, 0) and clock.ticks_s() < end:
+        while os.waitpid(entry.pid, os.WNOHANG) == (0, 0) and clock.ticks_s() < end:
             time.sleep(_POLL_S)
 
 

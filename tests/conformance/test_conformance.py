@@ -18,6 +18,7 @@ def test_curated_case_is_as_in_kafka_streams(case: Case, kept: type) -> None:
     assert differences(case, run_case(without_expectations(case), kept=kept)) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kept", [object, str], ids=["bytes", "objects"])
 def test_random_cases_are_as_in_kafka_streams(kept: type) -> None:
     wrong = {

@@ -114,6 +114,10 @@ def test_a_pid_that_belongs_to_somebody_else_now_is_left_alone(tmp_path: Path) -
 
         assert other.poll() is None
         other.kill()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        processes.stop(tmp_path / "run", stale)
+
+        assert other.wait() == -signal.SIGKILL, "its end is for whoever started it"
 
 
 def test_a_dead_process_is_not_alive_although_nobody_waited_for_it(tmp_path: Path) -> None:

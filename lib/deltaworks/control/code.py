@@ -301,11 +301,12 @@ def _versions() -> dict[str, str]:
     """The versions of what the package requires, extras included, as far as it is installed."""
     found: dict[str, str] = {}
     with suppress(importlib.metadata.PackageNotFoundError):
-        for requirement in importlib.metadata.requires(_PACKAGE) or ():
-            match = _REQUIREMENT.match(requirement)
-            if match is not None and match.group() != _PACKAGE:
-                with suppress(importlib.metadata.PackageNotFoundError):
-                    found[match.group()] = importlib.metadata.version(match.group())
+        matches = map(_REQUIREMENT.match, importlib.metadata.requires(_PACKAGE) or ())
+        for name in sorted(
+            {match.group() for match in matches if match is not None} - {_PACKAGE}
+        ):  # extras repeat them
+            with suppress(importlib.metadata.PackageNotFoundError):
+                found[name] = importlib.metadata.version(name)
     return found
 
 

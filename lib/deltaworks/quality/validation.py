@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain, islice
 from string import Template
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard, cast
@@ -20,6 +21,7 @@ from deltaworks.quality.verdict import Outcome, Verdict
 if TYPE_CHECKING:
     from great_expectations.expectations import UnexpectedRowsExpectation
     from great_expectations.expectations.expectation import Expectation
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
 Suites: TypeAlias = Mapping[str, Sequence["Expectation | Check"]]
 """Table -> its expectations and checks."""
@@ -155,15 +157,32 @@ def _unknown(table: str, expectation: Expectation | Check, rows: int | None) -> 
 def _in_words(expectation: Expectation) -> str:
     """The expectation's description, or the text of Great Expectations for its kind and arguments."""
     from great_expectations.expectations import UnexpectedRowsExpectation
-    from great_expectations.render.renderer.inline_renderer import InlineRenderer
 
     if expectation.description:
         return str(expectation.description)
     if isinstance(expectation, UnexpectedRowsExpectation):
         return f"no rows: {expectation.unexpected_rows_query}"
-    for content in InlineRenderer(render_object=expectation.configuration).get_rendered_content():
+    configuration = expectation.configuration
+    return _rendered(_Told(type(expectation), repr(configuration.kwargs), configuration))
+
+
+@dataclass(frozen=True)
+class _Told:
+    """An expectation that Great Expectations puts into words: the same for the same class and arguments."""
+
+    kind: type[Expectation]
+    arguments: str
+    configuration: ExpectationConfiguration = field(compare=False)
+
+
+@lru_cache(maxsize=1_000)
+def _rendered(told: _Told) -> str:
+    """Costs a fifth of a check, because Great Expectations makes classes for it; the tests of a suite need it often."""
+    from great_expectations.render.renderer.inline_renderer import InlineRenderer
+
+    for content in InlineRenderer(render_object=told.configuration).get_rendered_content():
         if content.value.template:
             parameters = content.value.params or {}
             values = {name: parameter.get("value") for name, parameter in parameters.items()}
             return Template(content.value.template).safe_substitute(values)
-    return str(expectation.configuration.kwargs)
+    return str(told.configuration.kwargs)

@@ -277,6 +277,7 @@ def test_a_test_of_a_connection_that_cannot_be_used_says_why(connections: Connec
     assert "There is no environment 'test'" in said and "its environments: prod" in said
 
 
+@pytest.mark.thorough
 def test_a_test_really_tries_and_shows_no_secret(connections: Connections) -> None:
     nobody = {"bootstrap.servers": "127.0.0.1:9", "sasl.password": KAFKA_SECRET, "security.protocol": "SASL_PLAINTEXT"}
     more = {"sasl.mechanism": "PLAIN", "sasl.username": "shop"}

@@ -81,6 +81,7 @@ def test_a_replay_on_which_somebody_works_stays_and_the_others_go(settings: Sett
     assert busy.plan.exists()
 
 
+@pytest.mark.thorough
 def test_an_archive_that_nothing_names_goes_when_it_is_old(settings: Settings) -> None:
     archive = code.archive(settings)
     assert clean()["archives"] == []

@@ -82,6 +82,7 @@ def test_a_topology_runs_in_the_test_driver(environment: dict[str, str], tmp_pat
     assert (done.stdout, done.stderr) == ("['B']\n", "")
 
 
+@pytest.mark.thorough
 def test_a_project_is_made_and_its_tests_pass(environment: dict[str, str], tmp_path: Path) -> None:
     project = tmp_path / "streams"
 

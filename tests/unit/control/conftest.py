@@ -9,6 +9,7 @@ import pytest
 
 from deltaworks.object_path import ObjectPath, connect
 from tests.support import object_stores
+from tests.support.compiled_once import compiled_once as compiled_once
 
 
 @pytest.fixture(scope="module")
@@ -22,3 +23,8 @@ def store() -> Iterator[str]:
 def in_store(tmp_path: Path, store: str) -> ObjectPath:
     """An empty place in the store."""
     return connect(f"s3://{object_stores.BUCKET}/{tmp_path.name}", object_stores.access(store), tmp_path / "local")
+
+
+@pytest.fixture(autouse=True)
+def archives_take_what_is_compiled(compiled_once: None) -> None:
+    """Most tests of archives make some of the whole package."""

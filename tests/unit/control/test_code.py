@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,6 +136,15 @@ def test_another_version_of_a_distribution_is_other_code(settings: Settings, mon
 
     assert code.archive(settings).digest != found.digest
     assert code.other_versions(found) == [f"pyspark: was {versions['pyspark']}, is 9.9"]
+
+
+def test_each_distribution_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extras repeat what they need: five times as many requirements as distributions."""
+    asked = Counter[str]()
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: asked.update([name]) or "1")
+
+    assert code._versions() == dict.fromkeys(asked, "1")
+    assert "pyspark" in asked and code._PACKAGE not in asked and set(asked.values()) == {1}
 
 
 def test_a_process_that_runs_from_an_archive_sees_nothing_of_the_project(settings: Settings) -> None:

@@ -592,6 +592,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, li
     return errors
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_mypy_finds_each_mistake_and_nothing_else(reported: dict[str, dict[int, list[str]]], snippet: str) -> None:
     lines = (PREAMBLE + SNIPPETS[snippet]).splitlines()

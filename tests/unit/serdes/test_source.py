@@ -91,6 +91,7 @@ SOURCES: dict[str, Callable[[], str]] = {
 }
 
 
+@pytest.mark.thorough
 def test_sources_are_formatted_sorted_and_typed(tmp_path: Path) -> None:
     for name, make in SOURCES.items():
         (tmp_path / f"{name}.py").write_text(make())

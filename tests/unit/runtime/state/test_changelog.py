@@ -57,6 +57,7 @@ def test_the_documents_of_a_segment_have_its_effect_whatever_their_size(changes:
     assert all(entry_count(each) <= 1 or len(msgspec.msgpack.encode(each)) < size for each in documents)
 
 
+@pytest.mark.thorough
 @settings(max_examples=200, deadline=None)
 @given(st.lists(batches(), max_size=5))
 def test_merged_changes_are_in_the_order_of_keys_and_have_the_same_effect(parts: list[Changes]) -> None:
