@@ -220,12 +220,15 @@ class Run:
 
     def kill_worker(self, name: str) -> None:
         """SIGKILL to a process with tasks; the stream goes on."""
-        entry = processes.find(self.settings.run, name)
-        assert entry is not None, f"{name} has no driver"
-        tracing = {int(each.stem) for each in (self.faults / "trace").iterdir()} - {entry.pid}
-        worker = next((each for each in entry.members() if each.pid in tracing), None)
-        assert worker is not None, f"{name} has no worker"
-        worker.kill()
+
+        def worker() -> psutil.Process | None:
+            """Spark ends those that have nothing to do."""
+            entry = processes.find(self.settings.run, name)
+            assert entry is not None, f"{name} has no driver"
+            tracing = {int(each.stem) for each in (self.faults / "trace").iterdir()} - {entry.pid}
+            return next((each for each in entry.members() if each.pid in tracing), None)
+
+        until(worker, f"{name} has a worker", _WAIT_S).kill()
         self.kills["worker"] += 1
         self.at_work(name, time.time() + 1)
 
