@@ -80,10 +80,8 @@ def check(
         if each.definition is not None and each.definition.type == _PASSWORD
     )
     problems = [*of_aliases(name, properties), *_errors(name, properties, validated)]
-    if api.standalone and properties.get(_EXACTLY_ONCE) == "required":
-        what = (
-            "cannot be had from a worker in standalone mode, which says nothing and repeats records; see exactly_once="
-        )
+    if cannot_be_exact(api, properties):
+        what = "cannot be had from a worker in standalone mode, which says nothing, and may write records twice"
         problems.append(Problem(name, _EXACTLY_ONCE, what))
     problems += [
         Problem(name, setting, 'is a secret, and is written as text: a reference is "${env:NAME}"; see secrets=')
@@ -101,6 +99,11 @@ def check(
         elif not setting.startswith(_OF_DEBEZIUM):
             notes.append(Problem(name, setting, "is passed on: the class defines no such setting"))
     return Checked((*problems, *misspelt), tuple(notes), passwords)
+
+
+def cannot_be_exact(api: ConnectApi, properties: Mapping[str, str]) -> bool:
+    """Whether a source has to write each record once, and the worker, which takes it all the same, does not."""
+    return api.standalone and properties.get(_EXACTLY_ONCE, "").strip().lower() == "required"
 
 
 def _of_class(name: str, class_: str, plugins: Sequence[Plugin]) -> Problem | None:

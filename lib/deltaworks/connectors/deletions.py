@@ -33,6 +33,8 @@ from deltaworks.settings import Settings
 TRANSACTION_RECORDS = 10_000
 _ATTEMPTS = 3
 _TIMEOUT_S = 60.0
+_TRANSACTION_MS = 240_000
+"""How long readers wait for a transaction whose sender was killed. Its own steps take less than that."""
 _SETTLED_S, _PAUSE_S = 30.0, 0.05
 """How long it is waited for a transaction of somebody else, and for the end of our own."""
 
@@ -156,7 +158,7 @@ class _Producer:
     def __init__(self, settings: Settings, connector: str) -> None:
         ours: dict[str, Any] = {
             "transactional.id": f"connect.{connector}-sweep",
-            "transaction.timeout.ms": admin.transaction_timeout_ms(settings.cluster),
+            "transaction.timeout.ms": min(_TRANSACTION_MS, admin.transaction_timeout_ms(settings.cluster)),
             "log_level": 0,
             "logger": SILENT,
             "on_delivery": self._delivered,

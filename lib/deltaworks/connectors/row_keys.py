@@ -39,8 +39,8 @@ _KINDS: Mapping[type, str] = {
 }
 _OF_READERS = ("doc", "default", "aliases", "optional", "connect.default", "connect.doc")
 """What a schema says, and the bytes of a key do not depend on."""
-_OF_RECORDS = ("name", "namespace", "connect.name", "connect.version", "version")
-"""Likewise of the record itself. Of a column they say what a number is: days, or milliseconds."""
+_OF_RECORDS = ("connect.version", "version")
+"""Likewise of the record itself. Its name says which table it is of; that of a number, what it counts."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,16 @@ class Form:
     """Of JSON: which of several tables it is of. One that is captured no more writes no key, so nothing is like its."""
     begin: bytes = b""
     """Of a struct as text: the name of its first column."""
+    named: bool = False
+    """Of JSON with a schema: whether it has the name of the table."""
+
+    def tells_tables(self, *, renamed: bool) -> bool:
+        """Whether keys of several tables in one topic differ in it.
+
+        Args:
+            renamed: whether the schemas of all of them have one name.
+        """
+        return self.table is not None or (not renamed and (self.named or self.schema_id is not None))
 
     def __str__(self) -> str:
         if self.schema_id is not None:
@@ -160,14 +170,16 @@ def _parsed(key: bytes) -> tuple[Form, bytes]:
 
 
 def _of_json(found: Any) -> tuple[Form, bytes]:
-    schema = None
+    schema, named = None, False
     if isinstance(found, dict) and found.keys() == {"schema", "payload"}:
-        schema = None if found["schema"] is None else _schema_of_json(found["schema"])
-        found = found["payload"]
+        said, found = found["schema"], found["payload"]
+        schema = None if said is None else _schema_of_json(said)
+        named = isinstance(said, dict) and said.get("type") == "struct" and bool(said.get("name"))
     columns = found if isinstance(found, dict) else {"": found}
     kinds = tuple(sorted((name, _KINDS[type(value)]) for name, value in columns.items()))
     table = str(columns[_TABLE]) if _TABLE in columns else None
-    return Form(columns=kinds, schema=schema, table=table), b"j" + msgspec.json.encode(found, order="sorted")
+    row = b"j" + msgspec.json.encode(found, order="sorted")
+    return Form(columns=kinds, schema=schema, table=table, named=named), row
 
 
 def _schema_of_json(schema: Any) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from deltaworks.connect import planning
+from deltaworks.connect import planning, validation
 from deltaworks.connect.answers import Listed, Status
 from deltaworks.connect.api import ConnectApi
 from deltaworks.connect.connector import Connector
@@ -207,6 +207,11 @@ class _Supervising:
         if (left_s := self.policy.pause_s(counted) - failed_s) > 0:
             told = f"{why}; restart {counted + 1} of {self.policy.limit} in {left_s:.0f} s"
             return Decision(name=name, action="wait", reason=told, again_s=left_s), (failed,)
+        if action == "deploy" and validation.cannot_be_exact(self.api, record.properties):
+            raise ConfigurationError(
+                f"{why}, and it stays so: it has exactly_once, which a worker in standalone mode does not.",
+                hint="deltaworks up connect",
+            )
         if not self.book.claim(record, counted + 1):
             return Decision(name=name, action="wait", reason=f"{why}; somebody else restarts it"), (failed,)
         if action == "deploy":

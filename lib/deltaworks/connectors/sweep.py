@@ -18,7 +18,7 @@ What it does not do: it brings back none of the changes in between, and it does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +52,14 @@ _WHOLE = ("initial", "initial_only", "always", "when_needed")
 """Modes whose snapshot has all rows of all tables."""
 _PARTIAL = ("snapshot.include.collection.list", "snapshot.select.statement.overrides")
 """Settings with which it has not."""
+_TOLERANCE = "errors.tolerance"
+"""Likewise, if it is `all`: a row of the snapshot that fails is left out."""
+_TRIED = tuple(f"{_DEBEZIUM}connector.{each}." for each in ("postgresql", "mariadb", "mysql"))
+"""Classes of which it is known what their offsets say of a snapshot."""
+_RENAMING = (".ByLogicalTableRouter", ".ToLogicalTopicRouter")
+"""Transforms that write several tables into one topic, and give their keys one schema."""
+_ROUTING = (*_RENAMING, ".RegexRouter")
+"""All that may write several tables into one topic."""
 _SOON_S = 10.0
 _MANY = 10
 """So many rows of a topic, and more than stay there, are not deleted before somebody says that it is right."""
@@ -86,6 +94,8 @@ class Swept:
     """Whether the topic has the last record of each key; otherwise some are not found."""
     written: bool = True
     """Whether the new snapshot, or the source after it, has written a row there."""
+    mixed: bool = False
+    """Whether it may have several tables, and the keys do not say which one they are of."""
 
     @property
     def doubt(self) -> str | None:
@@ -94,6 +104,11 @@ class Swept:
             return (
                 f"the new snapshot has written no row to '{self.topic}': its table is empty, or the connector captures "
                 "it no more (table.include.list, transforms)"
+            )
+        if self.gone and self.mixed:
+            return (
+                f"'{self.topic}' may have rows of several tables, by a transform of the connector, and its keys do not "
+                "say which: those of a table that is captured no more would be deleted, too"
             )
         if self.gone >= _MANY and self.gone > self.rows:
             return f"{self.gone:,} of {self.gone + self.rows:,} rows of '{self.topic}' would be deleted"
@@ -155,6 +170,7 @@ def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ..
             topic: _Topic(found[topic].id, [ends[at] for at in sorted(ends) if at[0] == topic]) for topic in topics
         }
         note = _Note(at_ms=clock.wall_ms(), topics=noted)
+    settings.begun_again(name).unlink(missing_ok=True)  # that of an earlier reset is wrong, whatever happens now
     api.reset_offsets(name)
     if note is not None:  # only now: without a reset no snapshot follows, and rows that have not changed would be gone
         replace_file(settings.begun_again(name), msgspec.json.encode(note), durable=True)
@@ -180,8 +196,8 @@ def reset(settings: Settings, api: ConnectApi, name: str) -> str | None:
     try:
         noted = begin_again(settings, api, name)
     except (KafkaReadError, ConfigurationError) as error:
+        settings.begun_again(name).unlink(missing_ok=True)
         api.reset_offsets(name)
-        settings.begun_again(name).unlink(missing_ok=True)  # of an earlier reset: a sweep would miss what went since
         return f"where its topics end is not known, so `sweep` cannot find rows that are gone: {error.message}"
     return f"`deltaworks connect sweep {name}` finds rows that its new snapshot does not have" if noted else None
 
@@ -205,7 +221,8 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
         IncompatibleCheckpointError: another version of deltaworks has reset the offsets.
     """
     states.require_stopped(api, name)
-    _require_whole(name, api.config(name) or {})
+    config = api.config(name) or {}
+    _require_whole(name, config)
     require_cluster(settings.cluster, api)
     note = _noted(settings.begun_again(name), name)
     _require_topics(settings, name, note, topics)
@@ -234,7 +251,10 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
         keys |= gone
         whole = topic in kept or not any(begins.get(each, 0) for each in at)
         count = sum(map(len, gone.values()))
-        found.append(Swept(topic=topic, rows=len(there), gone=count, whole=whole, written=written))
+        tables = set[_Table]().union(*(each.tables for each in seen.values()))
+        old = {key: seen[each].old[key] for each, of_one in gone.items() for key in of_one}
+        mixed = _is_mixed(config, old, tables)
+        found.append(Swept(topic=topic, rows=len(there), gone=count, whole=whole, written=written, mixed=mixed))
     return Sweep(connector=name, topics=tuple(found), keys=keys, ends=ends)
 
 
@@ -277,8 +297,15 @@ def _require_whole(name: str, config: Mapping[str, str]) -> None:
         raise ConfigurationError(
             f"Connector '{name}' is no source of Debezium: nothing says which rows it has read anew."
         )
+    if not config[CLASS].startswith(_TRIED):
+        raise ConfigurationError(
+            f"Connector '{name}' is a {config[CLASS]}: what its offsets say of a snapshot was never tried, so nobody "
+            "knows whether it is complete."
+        )
     mode = config.get(_MODE, "initial")
     partial = [each for each in config if each.startswith(_PARTIAL)]
+    if config.get(_TOLERANCE, "").strip().lower() == "all":
+        partial.append(f"{_TOLERANCE}=all")
     if mode not in _WHOLE or partial:
         what = f"{_MODE}={mode}" if mode not in _WHOLE else partial[0]
         raise ConfigurationError(
@@ -286,6 +313,21 @@ def _require_whole(name: str, config: Mapping[str, str]) -> None:
             "deleted.",
             hint="take a snapshot of everything first",
         )
+
+
+def _is_mixed(config: Mapping[str, str], gone: Mapping[bytes, _Table | None], written: Collection[_Table]) -> bool:
+    """Whether rows that are gone may be of another table than those that were written: neither key nor change says so.
+
+    Args:
+        config: of the connector.
+        gone: key -> the table of its last change, if that is an envelope.
+        written: the tables of the changes since.
+    """
+    routers = [each for name, each in config.items() if name.startswith("transforms.") and each.endswith(_ROUTING)]
+    renamed = any(each.endswith(_RENAMING) for each in routers)
+    return bool(routers) and not all(
+        table in written or row_keys.form_of(key).tells_tables(renamed=renamed) for key, table in gone.items()
+    )
 
 
 def _noted(file: Path, name: str) -> _Note:
@@ -360,16 +402,45 @@ def _require_comparable(name: str, topic: str, rows: Rows, gone: Sequence[bytes]
         )
 
 
+class _Table(msgspec.Struct, frozen=True):
+    """Where a change comes from."""
+
+    db: str = ""
+    schema: str | None = None
+    table: str = ""
+
+
+class _Change(msgspec.Struct):
+    """An envelope of Debezium, as JSON without a schema or with one."""
+
+    source: _Table | None = None
+    payload: _Change | None = None
+
+
+_changes = msgspec.json.Decoder(_Change)
+
+
+def _table_of(value: bytes) -> _Table | None:
+    try:
+        change = _changes.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    found = (change.payload or change).source
+    return found if found is not None and found.table else None
+
+
 @dataclass
 class _Seen:
     """The keys of a partition."""
 
-    old: dict[bytes, None] = field(default_factory=dict)
-    """Those whose last record is before the boundary, and no null."""
+    old: dict[bytes, _Table | None] = field(default_factory=dict)
+    """Those whose last record is before the boundary, and no null; and its table, as far as it says so."""
     new: set[bytes] = field(default_factory=set)
     """Those that have a row."""
     deleted: set[bytes] = field(default_factory=set)
     """Those that had one after the boundary."""
+    tables: set[_Table] = field(default_factory=set)
+    """Whose changes are after the boundary, as far as they say so."""
 
 
 def _keys(kafka: Kafka, at: Position, begin: int, end: int, boundary: int) -> _Seen:
@@ -393,8 +464,11 @@ def _take(seen: _Seen, message: Message, boundary: int) -> None:
         if key in seen.new:
             seen.new.remove(key)
             seen.deleted.add(key)
-    elif int(message.offset() or 0) < boundary:
-        seen.old[key] = None
+        return
+    table = _table_of(message.value() or b"")
+    if int(message.offset() or 0) < boundary:
+        seen.old[key] = table
     else:
         seen.new.add(key)
         seen.deleted.discard(key)
+        seen.tables.update([table] if table is not None else [])

@@ -187,6 +187,22 @@ def test_a_connector_that_is_gone_is_deployed_again_as_it_was_and_not_for_ever(w
     assert "lines" not in world.fake.connectors
 
 
+def test_one_that_has_to_write_exactly_once_is_not_deployed_again_to_a_worker_alone(world: World) -> None:
+    world.looks(replace(LINES, config={**LINES.config, "exactly.once.support": "REQUIRED"}))
+    world.fake.connectors["lines"].config["exactly.once.support"] = "REQUIRED"
+    world.look()
+    world.fake.connectors.clear()
+    world.api.standalone = True
+
+    decision = only(world.look())
+
+    assert decision.action == "wait" and "a worker in standalone mode does not" in decision.reason
+    assert world.open == [("lines", "connector_failed")]
+    assert world.fake.connectors == {} and world.book.rows["lines"].restarts == 0
+    world.api.standalone = False
+    assert only(world.look()).action == "deploy"
+
+
 def test_what_was_deleted_here_is_not_deployed_again(world: World) -> None:
     world.book.desire("lines", "deleted", by="me")
     assert world.look() == []  # the connector is still there, and about to go

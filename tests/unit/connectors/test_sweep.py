@@ -328,7 +328,11 @@ def test_without_a_reset_from_here_nothing_is_compared(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("snapshot.mode", "no_data"), ("snapshot.select.statement.overrides", "public.orders")],
+    [
+        ("snapshot.mode", "no_data"),
+        ("snapshot.select.statement.overrides", "public.orders"),
+        ("errors.tolerance", "ALL"),
+    ],
 )
 def test_a_snapshot_without_all_rows_deletes_none(world: World, setting: str, value: str) -> None:
     world.write(b"a")
@@ -399,6 +403,31 @@ def test_a_reset_that_fails_is_none_that_can_be_swept(world: World) -> None:
         begin_again(world.settings, api, "cdc")
 
     with pytest.raises(ConfigurationError, match="Nobody has reset the offsets"):
+        world.gone()
+
+
+def test_a_reset_that_may_have_been_done_leaves_no_note_of_an_earlier_one(world: World) -> None:
+    """Its answer was lost; what was written since the earlier one is no snapshot of this one."""
+    world.reset()
+
+    class Lost(ConnectApi):
+        def reset_offsets(self, name: str) -> None:
+            super().reset_offsets(name)
+            raise ConnectUnavailableError("The worker does not answer.")
+
+    with Lost(world.fake.url) as api, pytest.raises(ConnectUnavailableError):
+        reset(world.settings, api, "cdc")
+    world.fake.connectors["cdc"].offsets = [{"partition": {}, "offset": {"lsn": 1}}]
+
+    with pytest.raises(ConfigurationError, match="Nobody has reset the offsets"):
+        world.gone()
+
+
+def test_a_source_whose_offsets_nobody_knows_is_refused(world: World) -> None:
+    world.reset()
+    world.fake.connectors["cdc"].config["connector.class"] = "io.debezium.connector.mongodb.MongoDbConnector"
+
+    with pytest.raises(ConfigurationError, match="MongoDbConnector: what its offsets say of a snap"):
         world.gone()
 
 
@@ -480,6 +509,11 @@ def test_json_keys_are_compared_by_what_they_say(world: World, old: list[bytes],
         (b'{"id":2}', b"Struct{id=1}", "are written as JSON"),
         (b'{"id":2}', wire.header(1) + b"\x02", "writes of schema 1: nothing says"),
         (
+            b'{"schema":{"type":"int64","name":"io.debezium.time.Timestamp"},"payload":2000}',
+            b'{"schema":{"type":"int64","name":"io.debezium.time.MicroTimestamp"},"payload":1000000}',
+            "JSON with a schema",
+        ),
+        (
             _wrapped(b'{"id":2000}', b'{"type":"int64","name":"io.debezium.time.Timestamp","field":"id"}'),
             _wrapped(b'{"id":1000000}', b'{"type":"int64","name":"io.debezium.time.MicroTimestamp","field":"id"}'),
             "JSON with a schema",
@@ -514,6 +548,38 @@ def test_a_table_that_shares_its_topic_and_is_captured_no_more_keeps_its_rows(wo
     assert world.gone() == [key("two", 3), key("one", 4)]
 
 
+def _envelope(table: str) -> bytes:
+    return b'{"op":"r","after":{},"source":{"db":"shop","schema":"public","table":"%s"}}' % table.encode()
+
+
+@pytest.mark.parametrize(
+    ("router", "key", "values", "refused"),
+    [
+        ("RegexRouter", b'{"id":%d}', (b"{}", b"{}"), True),
+        ("RegexRouter", b'{"id":%d}', (_envelope("two"), _envelope("one")), True),
+        ("RegexRouter", b'{"id":%d}', (_envelope("one"), _envelope("one")), False),
+        ("RegexRouter", b'{"id":%d}', (b'{"payload":%s}' % _envelope("one"), _envelope("one")), False),
+        ("RegexRouter", wire.header(1) + b"%d", (b"{}", b"{}"), False),
+        ("ByLogicalTableRouter", wire.header(1) + b"%d", (b"{}", b"{}"), True),
+        ("ByLogicalTableRouter", b'{"id":%d,"__dbz__physicalTableIdentifier":"one"}', (b"{}", b"{}"), False),
+        ("ExtractNewRecordState", b'{"id":%d}', (b"{}", b"{}"), False),
+    ],
+)
+def test_rows_that_may_be_of_another_table_are_deleted_only_if_somebody_says_so(
+    world: World, router: str, key: bytes, values: tuple[bytes, bytes], refused: bool
+) -> None:
+    world.topics["cdc.orders"] += [(0, key % 2, values[0])]
+    world.reset()
+    world.fake.connectors["cdc"].config["transforms.route.type"] = f"io.debezium.transforms.{router}"
+    world.topics["cdc.orders"] += [(0, key % 1, values[1])]
+    planned = plan(world.settings, world.api, "cdc", ["cdc.orders"])
+
+    if refused:
+        with pytest.raises(ConfigurationError, match=r"'cdc\.orders' may have rows of several tables"):
+            send(world.settings, world.api, planned)
+    assert send(world.settings, world.api, planned, force=refused) == 1
+
+
 def test_keys_of_a_deleted_form_say_what_is_written_now(world: World) -> None:
     """The only row of the snapshot was deleted after it."""
     world.topics["cdc.orders"] += [(0, b'{"id":2}', b"{}")]
@@ -528,7 +594,7 @@ def test_keys_of_a_deleted_form_say_what_is_written_now(world: World) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        _schema("id", name="other.Key"),
+        _schema("id", more=', "doc": "d"'),
         WriterSchema(_schema("id").text.replace('"name": "id"', '"doc": "d", "default": 0, "name": "id"'), "AVRO"),
     ],
 )
@@ -546,6 +612,7 @@ def test_a_new_id_of_a_schema_that_says_the_same_is_none(world: World, other: Wr
     [
         _schema("id", "part"),
         _schema("part"),
+        _schema("id", name="shop.public.lines.Key"),
         _schema("id", of="string"),
         _schema("id", more=', "connect.name": "io.debezium.time.MicroTimestamp"'),
         WriterSchema('syntax = "proto3"; message Key { int64 id = 1; }', "PROTOBUF"),
