@@ -41,14 +41,19 @@ def _grows(metric: str, least: int) -> str:
 
 
 _LETTERS = f"{_C}failed_records_total"
+_BEFORE = f"last_over_time({_LETTERS}[1d] offset 1h)"
 _NEW_LETTERS = (
     "max by (connector) (\n"
-    f"  max_over_time({_LETTERS}[1h]) - last_over_time({_LETTERS}[1d] offset 1h)\n"
+    f"  max_over_time({_LETTERS}[1h]) - {_BEFORE}\n"
+    f"  or max_over_time({_LETTERS}[1h]) - on (connector) group_left () max by (connector) ({_BEFORE})\n"
     f"  or max_over_time({_LETTERS}[1h]) and {_C}deployed_seconds < 3600\n"
     f"  or max_over_time({_LETTERS}[1h]) - min_over_time({_LETTERS}[1h])\n"
     ")"
 )
-"""By how much they have grown within an hour; of one that was deployed since, all of them count."""
+"""By how much they have grown within an hour; of one that was deployed since, all of them count.
+
+A process that has just begun to serve them goes on from what those before it have said: it has an instance of its own.
+"""
 
 OF_CONNECTORS: tuple[Rule, ...] = (
     Rule(
