@@ -213,6 +213,12 @@ CASES: Mapping[str, Case] = {
         fires={"60m": "11.6k"},
         silent=("45m", "120m"),
     ),
+    "a sink falls behind, and is not asked each time": _case(
+        alert="SinkLagGrows",
+        series={"lag_records": f"0x30 {' '.join(f'{400 * n} stale stale' for n in range(0, 90, 3))}"},
+        fires={"61m": "12k"},
+        silent=("45m",),
+    ),
     "a sink commits now and then": _case(
         alert="SinkLagGrows",
         series={"lag_records": f"0x30 {'500 9000 ' * 40}"},

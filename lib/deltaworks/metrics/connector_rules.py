@@ -34,10 +34,14 @@ def _until(kind: Kind, opens: str, *stays: str, known: tuple[str, ...]) -> str:
 
 
 def _grows(metric: str, least: int) -> str:
-    """The metric, where it has been above all that it was a quarter of an hour before, by at least so much."""
+    """The metric, where it has been above all that it was a quarter of an hour before, by at least so much.
+
+    Of very many sinks, not each is asked each time.
+    """
     now, before = (_most(metric, over=f"{edge}_over_time", range_=span)
                    for edge, span in (("min", "[10m]"), ("max", "[15m] offset 15m")))  # fmt: skip
-    return f"{_most(metric)}\nand on (connector)\n{now}\n- {before} >= {least}"
+    last = _most(metric, over="last_over_time", range_="[5m]")
+    return f"{last}\nand on (connector)\n{now}\n- {before} >= {least}"
 
 
 _LETTERS = f"{_C}failed_records_total"
