@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tests.support.thorough import FILES, is_thorough, unmarked
+from tests.support.thorough import FILES, STAY, is_thorough, unmarked
 
 ROOT = Path(__file__).parents[2]
 CHECKED = ("architecture", "unit", "conformance", "coverage_table")
@@ -24,6 +24,16 @@ def test_what_is_elsewhere_or_quick_is_not_thorough() -> None:
     assert is_thorough(ROOT / "tests/unit/control/test_code.py")
     assert not is_thorough(ROOT / "tests/unit/control/test_fence.py")
     assert not is_thorough(Path("/elsewhere/tests/unit/control/test_code.py"))
+
+
+def test_what_stays_is_there_and_is_told_of_no_more() -> None:
+    for name in STAY:
+        file, _, test = name.partition("::")
+        assert f"def {test}" in (ROOT / file).read_text() and not is_thorough(ROOT / file), name
+    tests = {name: 3.5 for name in STAY if "::" in name}
+    files = {f"{name}::test_it[{number}]": 0.5 for name in STAY if "::" not in name for number in range(13)}
+
+    assert unmarked(tests | files) == []
 
 
 def test_a_test_that_takes_long_is_told_and_so_is_a_file_of_many_that_do_not() -> None:

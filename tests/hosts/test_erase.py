@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -30,8 +31,10 @@ from deltaworks.errors import (
     IncompatibleCheckpointError,
     TransientError,
 )
-from deltaworks.files import local_side
+from deltaworks.files import local_side, make_folder
 from deltaworks.lakehouse import cuts, retention
+from deltaworks.lakehouse.publish import sink_changes
+from deltaworks.lakehouse.publish.sink_changes import KeptSinks, TableRows
 from deltaworks.object_path import ObjectPath
 from deltaworks.object_store import S3Bucket
 from deltaworks.replay import runs
@@ -115,6 +118,41 @@ def log(stopped: Visiting) -> Path:
     file.parent.mkdir()
     file.write_text(f"begun\nno page for {THEIRS}\n{OTHER} too\n")
     return file
+
+
+def left_by_kills(stopped: Visiting) -> list[Path]:
+    """Rows of publications that were killed before anything said that there are any, and before their record."""
+    found = []
+    for run in ("run-1", "run-2"):
+        folder = sink_changes.KEEPING.folder_of(stopped.stream.paths.publications, run, "publish", 1)
+        if run == "run-2":
+            sink_changes.KEEPING.save(
+                folder,
+                KeptSinks(
+                    run_id=run,
+                    action="publish",
+                    round=1,
+                    tables={"visitors": TableRows(rows=1, columns=("key",), identity=("key",), as_of_batch=0)},
+                    corrected={"search": "visitors"},
+                    stale={},
+                    made_ms=1,
+                ),
+            )
+        rows = BytesIO()
+        pq.write_table(pa.table({"a0": [THEIRS, OTHER]}), rows)
+        make_folder(folder)
+        (folder / "visitors.parquet").write_bytes(rows.getvalue())
+        found.append(folder / "visitors.parquet")
+    return found
+
+
+def test_rows_that_killed_publications_have_left_go(stopped: Visiting) -> None:
+    left = left_by_kills(stopped)
+    assert {*map(str, left)} <= {*files_with(stopped, THEIRS)}
+
+    erase(stopped)
+
+    assert files_with(stopped, THEIRS) == [] and not any(each.exists() for each in left)
 
 
 def test_nothing_of_a_person_is_left(stopped: Visiting) -> None:

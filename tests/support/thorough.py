@@ -2,8 +2,9 @@
 
 A unit test is *thorough* if it takes more than `TEST_S` seconds of CPU, or its file more than `FILE_S`. Such a file is
 in `FILES`, often by a pattern that new ones match, too; such a test in another file has `@pytest.mark.thorough`.
-`make check` runs neither, and lists at its end what is thorough by this rule but not marked. The list is no failure:
-the first test of a process that needs Airflow pays for its import, and a busy machine makes all tests slower.
+`make check` runs neither, and lists at its end what is thorough by this rule but neither marked nor in `STAY`. The list
+is no failure: the first test of a process that needs Airflow pays for its import, and a busy machine makes all tests
+slower.
 """
 
 from __future__ import annotations
@@ -99,6 +100,17 @@ FILES = (
     "tests/unit/runtime/state/test_local_files.py",
     "tests/unit/runtime/state/test_rebuild.py",
 )
+STAY = frozenset(
+    {
+        # Each reads all of our code, and fails for changes that no other quick test would notice.
+        "tests/architecture/test_clock.py::test_only_the_clock_asks_what_time_it_is",
+        "tests/architecture/test_extras.py::test_every_dependency_is_imported_or_has_a_reason",
+        "tests/architecture/test_imports.py::test_only_public_modules_of_airflow_are_imported",
+        # It runs a test for each name of the public API: hundreds of quick ones.
+        "tests/coverage_table/test_coverage_table.py",
+    }
+)
+"""Tests and files that `make check` runs, whatever they cost: whoever changes our code wants to know this at once."""
 _ROOT = Path(__file__).parents[2]
 
 
@@ -154,7 +166,7 @@ class Costs:
 
 
 def unmarked(tests: Mapping[str, float]) -> list[str]:
-    """What takes too long for a quick test, a line each, the longest first.
+    """What takes too long for a quick test and is not to stay, a line each, the longest first.
 
     Args:
         tests: id -> seconds of CPU.
@@ -163,8 +175,10 @@ def unmarked(tests: Mapping[str, float]) -> list[str]:
     for name, cpu_s in tests.items():
         if cpu_s <= TEST_S:
             files[name.partition("::")[0]] += cpu_s
-    found = [(cpu_s, name) for name, cpu_s in tests.items() if cpu_s > TEST_S]
-    found += [(cpu_s, f"{name}, without tests above") for name, cpu_s in files.items() if cpu_s > FILE_S]
+    found = [(cpu_s, name) for name, cpu_s in tests.items() if cpu_s > TEST_S and name not in STAY]
+    found += [
+        (cpu_s, f"{name}, without tests above") for name, cpu_s in files.items() if cpu_s > FILE_S and name not in STAY
+    ]
     return [f"{cpu_s:5.1f} s  {name}" for cpu_s, name in sorted(found, reverse=True)]
 
 

@@ -5,7 +5,7 @@ How far a source is behind its database, only the connector itself knows, and te
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from deltaworks import clock
 from deltaworks.config import Kafka
@@ -15,6 +15,19 @@ from deltaworks.connectors.dead_letters import SOON_S, require_cluster
 from deltaworks.errors import ConfigurationError, ConnectUnavailableError, KafkaTopicError, TransientError
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import Position
+
+
+class Turns:
+    """Lets those come first that were not asked the last time, when it had taken too long."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def of(self, names: Iterable[str]) -> Iterator[str]:
+        """The names, from the one on behind that after which nobody wanted another."""
+        for name in sorted(names, key=lambda name: (name <= self._last, name)):
+            yield name
+            self._last = name
 
 
 def lags_soon(kafka: Kafka, api: ConnectApi, sinks: Iterable[str], *, within_s: float) -> dict[str, int]:
@@ -43,7 +56,7 @@ def lags_soon(kafka: Kafka, api: ConnectApi, sinks: Iterable[str], *, within_s: 
     try:
         require_cluster(kafka, api, timeout_s=SOON_S)
         there = admin.partition_counts_of(admin.admin(kafka), timeout_s=SOON_S)
-        ends = admin.end_offsets(kafka, [topic for topic in topics if topic in there])
+        ends = admin.end_offsets(kafka, [topic for topic in topics if topic in there], timeout_s=SOON_S)
     except (ConfigurationError, KafkaTopicError, TransientError):  # a topic was deleted just now
         return {}
     return {name: _behind(positions, ends) for name, positions in held.items()}

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from deltaworks import clock
+from deltaworks.connectors.lags import Turns
 from deltaworks.connectors.overview import Connectors, ConnectorStatus, overview
 from deltaworks.settings import Settings
 
@@ -49,6 +50,7 @@ class ConnectorMetrics(Collector):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.turns = Turns()
         self._lock = threading.Lock()  # guards what follows
         self._found: Connectors | None = None
         self._at = 0.0
@@ -106,7 +108,7 @@ class ConnectorMetrics(Collector):
 
 def look(settings: Settings, metrics: ConnectorMetrics) -> None:
     """Asks Kafka Connect once; never an error, and within seconds."""
-    metrics.take(overview(settings, lags_s=EVERY_S))
+    metrics.take(overview(settings, lags_s=EVERY_S, turns=metrics.turns))
 
 
 def _is_known(status: ConnectorStatus, metric: str) -> bool:

@@ -13,7 +13,7 @@ from deltaworks.connect.connector import Connector
 from deltaworks.connect.states import AT_REST, FAILED, MOVING, has_failed, why_failed
 from deltaworks.connectors import dead_letters, slots
 from deltaworks.connectors.dead_letters import Count
-from deltaworks.connectors.lags import lags_soon
+from deltaworks.connectors.lags import Turns, lags_soon
 from deltaworks.connectors.slots import Seen
 from deltaworks.connectors.supervision import differences
 from deltaworks.control.connector_book import DELETED, ConnectorBook, ConnectorRecord
@@ -83,7 +83,12 @@ class Connectors:
 
 
 def overview(
-    settings: Settings, name: str | None = None, *, patience: Patience = PATIENCE, lags_s: float = LAGS_S
+    settings: Settings,
+    name: str | None = None,
+    *,
+    patience: Patience = PATIENCE,
+    lags_s: float = LAGS_S,
+    turns: Turns | None = None,
 ) -> Connectors:
     """The status of all connectors of the project, or of one; never an error, and within a few seconds.
 
@@ -92,6 +97,7 @@ def overview(
         name: only this connector.
         patience: how long the worker may take.
         lags_s: after that, no other sink is asked how far it is.
+        turns: of those who look again and again, so that each sink is asked at some time.
     """
     recorded = _recorded(settings)
     records, incidents = ({}, {}) if recorded is None else recorded
@@ -115,7 +121,8 @@ def overview(
             statuses = {each: of.status for each, of in there.items() if each in chosen and of.status is not None}
             of_slots = slots.seen_soon(settings, api, loaded.connectors, statuses)
             sinks = [each for each, of in statuses.items() if of.type == "sink"]
-            lags = lags_soon(settings.cluster, api, sinks, within_s=lags_s)
+            in_turn = sinks if turns is None else turns.of(sinks)
+            lags = lags_soon(settings.cluster, api, in_turn, within_s=lags_s)
     except (ConfigurationError, ConnectUnavailableError) as error:
         problem = error.message
     found = [

@@ -242,7 +242,7 @@ class _Erasing:
             yield f"table {table.name}, older files", taken.older
 
     def _documents(self) -> Iterator[tuple[str, int]]:
-        """Records that name files; and what replays have left that were killed while they cleaned up."""
+        """Records that name files; and what publications and replays have left that were killed."""
         mine = {table.name: table for table in self.tables}
         known: dict[str, Successors] = {}
 
@@ -252,6 +252,7 @@ class _Erasing:
                 known[name] = Successors(self.settings.tables / name, table.schema, table.unwanted, self.begun.id)
             return known[name].of(file)
 
+        publication.sweep(self.paths.publications)  # nothing is under way, so all rows that nobody waits for
         publication.rewrite(self.paths.publications, named)
         ownership.rewrite(self.paths.handovers, named)
         for rest in self.paths.replays.glob("*/"):

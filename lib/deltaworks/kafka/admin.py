@@ -367,13 +367,22 @@ def begin_offsets(bootstrap: Kafka, topics: Sequence[str]) -> dict[Position, int
     return _offsets(bootstrap, topics, OffsetSpec.earliest())
 
 
-def end_offsets(bootstrap: Kafka, topics: Sequence[str], *, committed: bool = True) -> dict[Position, int]:
+def end_offsets(
+    bootstrap: Kafka, topics: Sequence[str], *, committed: bool = True, timeout_s: float = _TIMEOUT_S
+) -> dict[Position, int]:
     """The offset after the last record, per partition.
 
     Args:
+        bootstrap: the cluster.
+        topics: all of them exist.
         committed: stop at the first open transaction, as a `read_committed` reader does.
+        timeout_s: how long the broker may take for each of two answers, and a partition to get a leader.
+
+    Raises:
+        KafkaReadError: it does not answer, or a partition has no leader.
+        KafkaTopicError: there is no such topic.
     """
-    return _offsets(bootstrap, topics, OffsetSpec.latest(), committed=committed)
+    return _offsets(bootstrap, topics, OffsetSpec.latest(), committed=committed, timeout_s=timeout_s)
 
 
 def offsets_at(bootstrap: Kafka, topics: Sequence[str], timestamp_ms: int) -> dict[Position, int]:
@@ -441,10 +450,15 @@ def cluster_id(bootstrap: Kafka, *, timeout_s: float = _TIMEOUT_S) -> str:
 
 
 def _offsets(
-    bootstrap: Kafka, topics: Sequence[str], spec: OffsetSpec, *, committed: bool = True
+    bootstrap: Kafka,
+    topics: Sequence[str],
+    spec: OffsetSpec,
+    *,
+    committed: bool = True,
+    timeout_s: float = _TIMEOUT_S,
 ) -> dict[Position, int]:
     client = admin(bootstrap)
-    counts = partition_counts_of(client)
+    counts = partition_counts_of(client, timeout_s=timeout_s)
     unknown = [topic for topic in topics if topic not in counts]
     if unknown:
         raise KafkaTopicError(f"There is no topic {', '.join(map(repr, unknown))} at {bootstrap}.")
@@ -452,10 +466,10 @@ def _offsets(
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     if not wanted:
         return {}
-    deadline = clock.ticks_s() + _TIMEOUT_S
+    deadline = clock.ticks_s() + timeout_s
     while True:
         try:
-            futures = client.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT_S)
+            futures = client.list_offsets(wanted, isolation_level=level, request_timeout=timeout_s)
             return {(at.topic, at.partition): offset for at, offset in listed(futures).items()}
         except KafkaException as error:
             if error.args[0].code() in _NO_LEADER_YET and clock.ticks_s() < deadline:

@@ -34,21 +34,30 @@ def _until(kind: Kind, opens: str, *stays: str, known: tuple[str, ...]) -> str:
 
 
 def _grows(metric: str, least: int) -> str:
-    """The metric, where it has been above all that it was a quarter of an hour before, by at least so much."""
+    """The metric, where it has been above all that it was a quarter of an hour before, by at least so much.
+
+    Of very many sinks, not each is asked each time.
+    """
     now, before = (_most(metric, over=f"{edge}_over_time", range_=span)
                    for edge, span in (("min", "[10m]"), ("max", "[15m] offset 15m")))  # fmt: skip
-    return f"{_most(metric)}\nand on (connector)\n{now}\n- {before} >= {least}"
+    last = _most(metric, over="last_over_time", range_="[5m]")
+    return f"{last}\nand on (connector)\n{now}\n- {before} >= {least}"
 
 
 _LETTERS = f"{_C}failed_records_total"
+_BEFORE = f"last_over_time({_LETTERS}[1d] offset 1h)"
 _NEW_LETTERS = (
     "max by (connector) (\n"
-    f"  max_over_time({_LETTERS}[1h]) - last_over_time({_LETTERS}[1d] offset 1h)\n"
+    f"  max_over_time({_LETTERS}[1h]) - {_BEFORE}\n"
+    f"  or max_over_time({_LETTERS}[1h]) - on (connector) group_left () max by (connector) ({_BEFORE})\n"
     f"  or max_over_time({_LETTERS}[1h]) and {_C}deployed_seconds < 3600\n"
     f"  or max_over_time({_LETTERS}[1h]) - min_over_time({_LETTERS}[1h])\n"
     ")"
 )
-"""By how much they have grown within an hour; of one that was deployed since, all of them count."""
+"""By how much they have grown within an hour; of one that was deployed since, all of them count.
+
+A process that has just begun to serve them goes on from what those before it have said: it has an instance of its own.
+"""
 
 OF_CONNECTORS: tuple[Rule, ...] = (
     Rule(

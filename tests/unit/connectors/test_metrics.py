@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from deltaworks.connect.api import ConnectApi
-from deltaworks.connectors import lags
+from deltaworks.connectors import lags, metrics
+from deltaworks.connectors.dead_letters import SOON_S
 from deltaworks.connectors.metrics import PREFIX, STATES, ConnectorMetrics, look
 from deltaworks.connectors.overview import PATIENCE, Connectors, ConnectorStatus, overview
 from deltaworks.errors import DeltaworksError, KafkaReadError, KafkaTopicError
 from deltaworks.kafka import admin
+from deltaworks.kafka.admin import Position
 from tests.support.fake_connect import fake_connect
 from tests.unit.connectors.test_overview import LINES, World
 
@@ -110,7 +115,12 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lags, "require_cluster", lambda *_, **__: None)
     monkeypatch.setattr(admin, "admin", lambda _: None)
     monkeypatch.setattr(admin, "partition_counts_of", lambda *_, **__: {"orders": 2})
-    monkeypatch.setattr(admin, "end_offsets", lambda _, topics: {(t, p): 100 for t in topics for p in (0, 1)})
+
+    def ends(kafka: object, topics: Sequence[str], *, timeout_s: float) -> dict[Position, int]:
+        assert timeout_s == SOON_S, "a partition without a leader would let everybody wait"
+        return {(topic, partition): 100 for topic in topics for partition in (0, 1)}
+
+    monkeypatch.setattr(admin, "end_offsets", ends)
 
 
 @pytest.mark.usefixtures("broker")
@@ -135,11 +145,33 @@ def test_sinks_that_would_take_too_long_are_not_asked(world: World) -> None:
 
 
 @pytest.mark.usefixtures("broker")
+def test_sinks_that_were_not_asked_come_first_the_next_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("lines", "more", "rest"):
+        (world.folder / f"{name}.json").write_text(json.dumps({**LINES, "name": name}))
+        sink = world.fake.add(name, LINES)
+        sink.type, sink.offsets = "sink", [offset("orders", 0, 90)]
+    monkeypatch.setattr(lags, "clock", SimpleNamespace(ticks_s=count().__next__))  # each time, a second is over
+    monkeypatch.setattr(metrics, "EVERY_S", 2.0)
+    found = ConnectorMetrics()
+
+    asked = [lagging(world, found) for _ in range(4)]
+
+    assert asked == [{"lines", "more"}, {"rest", "lines"}, {"more", "rest"}, {"lines", "more"}]
+
+
+def lagging(world: World, found: ConnectorMetrics) -> set[str]:
+    """The sinks of which a look has found how far they are."""
+    look(world.settings, found)
+    families = {family.name: family for family in found.registry.collect()}
+    return {sample.labels["connector"] for sample in families[f"{PREFIX}lag_records"].samples}
+
+
+@pytest.mark.usefixtures("broker")
 @pytest.mark.parametrize("error", [KafkaReadError("the broker does not answer"), KafkaTopicError("no topic 'orders'")])
 def test_a_lag_that_is_not_known_is_left_out(
     world: World, monkeypatch: pytest.MonkeyPatch, error: DeltaworksError
 ) -> None:
-    def away(*_: object) -> None:
+    def away(*_: object, **__: object) -> None:
         raise error
 
     world.fake.add("lines", LINES).offsets = [offset("orders", 0, 90)]

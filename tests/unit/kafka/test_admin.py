@@ -50,6 +50,28 @@ def test_another_error_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert broker.questions == 1
 
 
+def test_a_partition_without_a_leader_takes_no_longer_than_somebody_wants_to_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits, now = [], iter(range(100))
+
+    class Leaderless(Broker):
+        def list_topics(self, timeout: float) -> Any:
+            waits.append(timeout)
+            return super().list_topics(timeout)
+
+        def list_offsets(self, wanted: Mapping[TopicPartition, Any], **options: Any) -> dict[Any, Future[Any]]:
+            waits.append(options["request_timeout"])
+            self.questions = 0  # each one is the first
+            return super().list_offsets(wanted, **options)
+
+    monkeypatch.setattr(admin, "admin", lambda _: Leaderless(KafkaError._NOENT))
+    monkeypatch.setattr(admin, "clock", SimpleNamespace(ticks_s=now.__next__))
+    with pytest.raises(KafkaReadError, match="cannot be read: No leaders found"):
+        admin.end_offsets("broker:1", ["words"], timeout_s=3.0)
+    assert waits == [3.0] * 4, "the topics, and the offsets at 1, 2 and 3 s"
+
+
 class Full:
     """A broker with a topic of two partitions; its offsets by what is asked for."""
 

@@ -106,11 +106,17 @@ class Keeping(Generic[K]):
         """Forgets what was never released."""
         remove_tree(self.folder_of(publications, run_id, action, number))
 
-    def sweep(self, publications: Path) -> list[Path]:
+    def sweep(self, publications: Path, begun: Collection[str]) -> list[Path]:
         """Removes rows that kills have left, and that no document names or needs; returns their files.
 
-        For the committer of the tables before it writes rows: nobody else does. A document that cannot be read may need
-        all rows beside it.
+        For the committer of the tables before it writes rows, or while there is none: nobody else writes them. A
+        document that cannot be read may need all rows beside it.
+
+        Args:
+            publications: folder of the records of publications.
+            begun: the runs whose record says that a publication or a rollback is under way. What was not released of
+                any other is left over: a kill came before its record, so no table shows it, and the same command makes
+                it again; or it was taken back.
         """
         found: dict[Path, list[Path]] = {}
         for file in sorted((publications / self.what).glob("*/*/*.parquet")):
@@ -122,6 +128,8 @@ class Keeping(Generic[K]):
             except DeltaworksError as error:
                 _log.warning("rows in %s stay: %s", folder, error.message)
                 continue
+            if kept is not None and kept.released_ms is None and kept.run_id not in begun:
+                kept = None
             needed = set[str]() if kept is None else {rows_of(folder, table).name for table in kept.needed}
             for file in rows:
                 if file.name not in needed:

@@ -167,7 +167,7 @@ def publish(
         TableError: it cannot be published, and why; nothing has changed.
         FencedError: a newer generation of the pipeline has taken over.
     """
-    _sweep(publications)
+    sweep(publications)
     record = _read(publications, request.run_id)
     tables = _tables(committer, request)
     number = _round(committer, record, request, tables)
@@ -229,7 +229,7 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
             changed.
         FencedError: a newer generation of the pipeline has taken over.
     """
-    _sweep(publications)
+    sweep(publications)
     found = _read(publications, run_id)
     if found is None:
         known = sorted(path.stem for path in publications.glob("*.json"))
@@ -286,10 +286,15 @@ def read(publications: Path, run_id: str) -> Publication | None:
     return None if record is None else record.summary()
 
 
-def _sweep(publications: Path) -> None:
-    """Removes rows that an earlier publication has left when it was killed."""
-    corrections.KEEPING.sweep(publications)
-    sink_changes.KEEPING.sweep(publications)
+def sweep(publications: Path) -> None:
+    """Removes rows that earlier publications and rollbacks have left when they were killed; see `Keeping.sweep`.
+
+    Raises:
+        TableError: a record cannot be read, so nobody knows what is under way.
+    """
+    begun = unfinished(publications)
+    corrections.KEEPING.sweep(publications, begun)
+    sink_changes.KEEPING.sweep(publications, begun)
 
 
 def _tables(committer: TableCommitter, request: PublicationRequest) -> list[OpenTable]:

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from deltaworks.errors import TableError
 from deltaworks.lakehouse.publish import corrections, publication, sink_changes, stale_sinks
-from deltaworks.lakehouse.publish.corrections import KeptCorrections, TableCorrections
+from deltaworks.lakehouse.publish.corrections import CorrectionsRequest, KeptCorrections, TableCorrections
 from deltaworks.lakehouse.publish.kept import Keeping, rows_of
-from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
+from deltaworks.lakehouse.publish.publication import Publication, PublicationRecord, PublicationRequest
 from deltaworks.lakehouse.publish.sink_changes import KeptSinks, OtherSink, SinksRequest, TableRows
 from tests.unit.lakehouse.crashes import Crash, crash_at
 from tests.unit.lakehouse.publication_lake import Stream, contents, request_for
@@ -287,7 +287,10 @@ def test_a_mark_that_cannot_be_read_is_told(publications: Path) -> None:
 
 
 def test_rows_that_no_document_names_or_needs_are_swept(publications: Path) -> None:
-    """A kill before the document is written leaves rows without one, one after the last note rows of the past."""
+    """A kill before the document is written leaves rows without one, one after the last note rows of the past.
+
+    One between the document and the record leaves rows that are never released: run-5.
+    """
 
     def rows(folder: Path, *tables: str) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -315,18 +318,22 @@ def test_rows_that_no_document_names_or_needs_are_swept(publications: Path) -> N
         sink_changes.KEEPING.save(folder(run), found)
 
     orphan = rows(folder("run-0"), "users")
-    for run, released, done in (("run-1", None, {}), ("run-2", 2, {}), ("run-3", 3, {"search-users": 3})):
+    for run, released, done in (
+        ("run-1", None, {}), ("run-2", 2, {}), ("run-3", 3, {"search-users": 3}), ("run-5", None, {})
+    ):  # fmt: skip
         save(run, released, done)
     begun, waits, over = (rows(folder(run), "users", "other") for run in ("run-1", "run-2", "run-3"))
     damaged = rows(folder("run-4"), "users")
     (folder("run-4") / "sinks.json").write_bytes(b"{")
 
-    gone = sink_changes.KEEPING.sweep(publications)
+    left = rows(folder("run-5"), "users", "other")
 
-    assert sorted(gone) == sorted([*orphan, begun[1], waits[1], *over])
-    assert not folder("run-0").exists() and not any(each.exists() for each in gone)
+    gone = sink_changes.KEEPING.sweep(publications, ["run-1"])
+
+    assert sorted(gone) == sorted([*orphan, begun[1], waits[1], *over, *left])
+    assert not any(folder(run).exists() for run in ("run-0", "run-5")) and not any(each.exists() for each in gone)
     assert begun[0].exists() and waits[0].exists() and damaged[0].exists()
-    assert sink_changes.KEEPING.sweep(publications) == []
+    assert sink_changes.KEEPING.sweep(publications, ["run-1"]) == []
 
 
 def test_corrections_that_are_sent_need_no_rows(publications: Path) -> None:
@@ -345,7 +352,7 @@ def test_corrections_that_are_sent_need_no_rows(publications: Path) -> None:
         corrections.KEEPING.save(folder, kept)
         (folder / "users.parquet").write_bytes(b"rows")
 
-    assert [each.parent.parent.name for each in corrections.KEEPING.sweep(publications)] == ["run-2"]
+    assert [each.parent.parent.name for each in corrections.KEEPING.sweep(publications, [])] == ["run-2"]
 
 
 def test_a_publication_sweeps_what_a_killed_one_has_left(publications: Path, live: Stream, staging: Stream) -> None:
@@ -363,3 +370,52 @@ def test_a_publication_sweeps_what_a_killed_one_has_left(publications: Path, liv
     left[0].write_bytes(b"rows")
     publication.rollback(live.committer, publications, "run-1")
     assert not left[0].exists()
+
+
+@pytest.mark.parametrize("action", ["publish", "rollback"])
+def test_what_was_killed_before_its_record_leaves_nothing_and_is_made_again(
+    publications: Path, live: Stream, staging: Stream, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    told = CorrectionsRequest(topic="told", tables=("users", "counts"))
+    wanted = replace(request(staging, days=(0, 2)), corrections=told)
+    acts: dict[str, Callable[[], Publication]] = {
+        "publish": lambda: publication.publish(live.committer, staging.root, wanted, publications),
+        "rollback": lambda: publication.rollback(live.committer, publications, "run-1"),
+    }
+    if action == "rollback":
+        acts["publish"]()
+    places = [each.folder_of(publications, "run-1", action, 1) for each in (corrections.KEEPING, sink_changes.KEEPING)]  # type: ignore[arg-type]
+    before = seen(live)
+    with monkeypatch.context() as patched, pytest.raises(Crash):
+        patched.setattr(PublicationRecord, "save", crashing)
+        acts[action]()
+    live.restart()
+    assert all({"users.parquet", "counts.parquet"} <= {file.name for file in each.iterdir()} for each in places)
+    released = {each for each in publications.rglob("*.parquet") if each.parent not in places}
+
+    publication.sweep(publications)
+
+    assert not any(each.exists() for each in places)
+    assert {*publications.rglob("*.parquet")} == released, "those that are still to be carried out stay"
+    acts[action]()
+    assert kept(publications).action == action and corrections.unsent(publications)[-1].action == action
+    assert_led(before, seen(live), publications, kept(publications))
+
+
+@pytest.mark.parametrize("action", ["publish", "rollback"])
+def test_what_was_killed_behind_its_record_keeps_its_rows(
+    publications: Path, live: Stream, staging: Stream, action: str
+) -> None:
+    """Those of tables that show it already cannot be made again."""
+    if action == "rollback":
+        publication.publish(live.committer, staging.root, request(staging, days=(0, 2)), publications)
+    crash_at(f"{action}.after_commit:users")
+    with pytest.raises(Crash):
+        if action == "rollback":
+            publication.rollback(live.committer, publications, "run-1")
+        publication.publish(live.committer, staging.root, request(staging, days=(0, 2)), publications)
+    there = {*publications.rglob("*.parquet")}
+
+    publication.sweep(publications)
+
+    assert there and {*publications.rglob("*.parquet")} == there
