@@ -34,7 +34,11 @@ _KINDS: Mapping[Kind, SpanKind] = {
 }
 _SCOPE = InstrumentationScope("deltaworks")
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
-_THEIR_LOGS = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.exporter.otlp.common.http")
+_THEIR_LOGS = (
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    "opentelemetry.exporter.otlp.common.http",
+    "opentelemetry.util.re",  # quotes headers of variables that it cannot read
+)
 
 
 def trace_id(pipeline: str, query_id: str, batch_id: int) -> int:
@@ -118,13 +122,17 @@ class Exporter:
         self._last_words = _LastWords()
         for name in _THEIR_LOGS:
             logging.getLogger(name).addFilter(self._last_words)
-        self._exporter = OTLPSpanExporter(
-            endpoint=options.endpoint,
-            headers=options.headers,
-            timeout=options.timeout_s,
-            certificate_file=options.ca_file,
-            compression=Compression.Gzip,
-        )
+        try:
+            self._exporter = OTLPSpanExporter(
+                endpoint=options.endpoint,
+                headers=options.headers,
+                timeout=options.timeout_s,
+                certificate_file=options.ca_file,
+                compression=Compression.Gzip,
+            )
+        except BaseException:
+            self.let_log()
+            raise
 
     def send(self, batch: BatchFigures) -> str | None:
         """Sends the trace of a batch; returns what is wrong, or None."""

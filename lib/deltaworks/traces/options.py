@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -10,7 +11,37 @@ from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
 PATH = "/v1/traces"
+INSTALL = "pip install 'deltaworks[traces]'"
 _TIMEOUT_S = 10
+_NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+
+
+def require_usable(settings: Settings, pipeline: str) -> None:
+    """Checks, before a pipeline is deployed, that its driver can send the traces that the settings want.
+
+    Drivers of a supervisor that runs elsewhere are left alone: their secrets and packages are there.
+
+    Args:
+        settings: of the home.
+        pipeline: its name.
+
+    Raises:
+        ConfigurationError: a secret is not there, a value that it refers to cannot be used, or OpenTelemetry is not
+            installed.
+    """
+    if settings.supervisor == "elsewhere" or TraceOptions.of(settings, pipeline) is None:
+        return
+    if missing := [name for name in _NEEDED if not _is_there(name)]:
+        raise ConfigurationError(
+            f"'{missing[0]}' is not installed, which [traces] of {pipeline!r} needs.", hint=INSTALL
+        )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # that above it
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ import pytest
 
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
-from deltaworks.traces.options import TraceOptions
+from deltaworks.traces import options as traces_options
+from deltaworks.traces.options import TraceOptions, require_usable
 
 
 def options(folder: Path, text: str, pipeline: str = "orders", **variables: str) -> TraceOptions | None:
@@ -141,3 +142,29 @@ def test_a_secret_that_cannot_be_used_is_refused_and_not_shown(
         options(tmp_path, f"[traces]\n{table}")
 
     assert "pass-word" not in str(raised.value)
+
+
+def test_a_deployment_is_refused_if_its_driver_could_not_send_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def require(text: str, **variables: str) -> None:
+        (tmp_path / "deltaworks.toml").write_text(text)
+        require_usable(Settings.from_environment({"DELTAWORKS_PROJECT": str(tmp_path), **variables}), "orders")
+
+    there, not_there = '[traces]\nendpoint = "http://h"', '[traces]\nendpoint = { env = "NOWHERE" }'
+    require(there)
+    require("cores = 2")
+    with pytest.raises(ConfigurationError, match="NOWHERE, which is not set"):
+        require(not_there)
+    require(not_there, DELTAWORKS_SUPERVISOR="elsewhere")
+    require(there.replace("[traces]", "[pipelines.payments.traces]"))
+    monkeypatch.setattr(traces_options, "_NEEDED", ("opentelemetry.nowhere.at_all",))
+    require("cores = 2")
+    with pytest.raises(ConfigurationError, match="is not installed, which \\[traces\\] of 'orders' needs") as raised:
+        require(there)
+    assert raised.value.hint == "pip install 'deltaworks[traces]'"
+
+
+def test_what_a_driver_imports_is_what_a_deployment_looks_for() -> None:
+    assert all(map(traces_options._is_there, traces_options._NEEDED))
+    assert not traces_options._is_there("opentelemetry.nowhere.at_all")
