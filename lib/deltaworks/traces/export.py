@@ -79,7 +79,7 @@ def traced(
         close_s: how long the end waits for those that are not sent yet.
     """
     exporter = Exporter(settings, pipeline, generation, options, interval_s=interval_s)
-    deliveries = Deliveries(exporter.send, options.host, close_s=close_s, at_end=exporter.let_log)
+    deliveries = Deliveries(exporter.send, options.host, close_s=close_s, at_end=exporter.let_log, hide=options.hide)
 
     def sampled(batch: BatchFigures) -> bool:
         return is_sampled(trace_id(pipeline, batch.query_id, batch.batch_id), options.sample_ratio)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from deltaworks.config import Reference
 from deltaworks.errors import ConfigurationError
@@ -13,6 +15,15 @@ from deltaworks.settings import Settings
 PATH = "/v1/traces"
 INSTALL = "pip install 'deltaworks[traces]'"
 _TIMEOUT_S = 10
+_ADDRESS_HINT = (
+    "such as http://127.0.0.1:4318 or https://user:password@host; in a password, %40 is @, %3A is :, %2F is /, %23 is #"
+)
+_HEADERS_HINT = "such as authorization=Bearer TOKEN,x-org=1"
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+"""Names of headers, see RFC 9110."""
+_USER = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:%]*")
+"""User and password in an address, see RFC 3986."""
+_SHORT = 4
 _NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
@@ -83,14 +94,52 @@ class TraceOptions:
         """Who gets them, for the log: no user, no password."""
         return urlsplit(self.endpoint).netloc.rpartition("@")[2]
 
+    def hide(self, text: str) -> str:
+        """A text for the log, with *** for each value of a header, the user and the password."""
+        secrets = {form for secret in self._secrets() for form in (secret, unquote(secret), repr(secret)[1:-1])}
+        for secret in sorted(secrets, key=len, reverse=True):
+            # a short one, such as the number of a tenant, may be a part of any other word
+            pattern = re.escape(secret) if len(secret) >= _SHORT else rf"(?<!\w){re.escape(secret)}(?!\w)"
+            text = re.sub(pattern, "***", text)
+        return text
+
+    def _secrets(self) -> Iterator[str]:
+        user, _, password = urlsplit(self.endpoint).netloc.rpartition("@")[0].partition(":")
+        for each in (user, password, *self.headers.values()):
+            if each:
+                yield each
+                yield each.rpartition(" ")[2]  # of `Bearer TOKEN`
+
 
 def _endpoint(said: str | Reference) -> str:
     """The address with the path for traces, which the address of a receiver of all signals lacks."""
     address, origin = (said.read(), said.origin) if isinstance(said, Reference) else (said, "traces.endpoint")
-    if not address.startswith(("http://", "https://")):  # never shown: it may have a password
-        raise ConfigurationError(f"{origin} is no http:// or https:// address.", hint="such as http://127.0.0.1:4318")
+    if problem := _problem(address):  # the address is never shown: it may have a password
+        raise ConfigurationError(f"{origin} {problem}.", hint=_ADDRESS_HINT)
     address = address.rstrip("/")
     return address if address.endswith(PATH) else address + PATH
+
+
+def _problem(address: str) -> str | None:
+    """Why an address cannot be used; whoever sends to it must read the same host and password in it as we do."""
+    if not address.startswith(("http://", "https://")):
+        return "is no http:// or https:// address"
+    if not address.isprintable() or " " in address or "\\" in address:
+        return "is no address: it has blanks, backslashes or other characters that addresses do not have"
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "is no address: its host or port cannot be read"
+    if not host or port == 0:
+        return "is no address: it has no host, or the port 0"
+    if "@" in parts.path or "@" in parts.query or "@" in parts.fragment:
+        return "is no address: it has an @ behind its host"
+    if "?" in address or "#" in address:
+        return "is no address of a receiver: it has a query or a fragment"
+    if not _USER.fullmatch(parts.netloc.rpartition("@")[0]):
+        return "is no address: its user or password has a character that has to be percent-encoded"
+    return None
 
 
 def _headers(said: str | Reference | None) -> dict[str, str]:
@@ -99,11 +148,16 @@ def _headers(said: str | Reference | None) -> dict[str, str]:
         return {}
     text, origin = (said.read(), said.origin) if isinstance(said, Reference) else (said, "traces.headers")
     found = {}
-    for each in (each for each in text.split(",") if each.strip()):
-        name, sign, value = each.partition("=")
-        if not sign or not name.strip():
+    for number, each in enumerate((each for each in text.split(",") if each.strip()), 1):
+        name, sign, value = (part.strip() for part in each.partition("="))
+        if not sign:
+            raise ConfigurationError(f"{origin} has no headers in it.", hint=_HEADERS_HINT)
+        if not _TOKEN.fullmatch(name):  # neither is shown: what is split at the wrong place is a part of the secret
+            raise ConfigurationError(f"The name of header {number} of {origin} is none of HTTP.", hint=_HEADERS_HINT)
+        if not (value.isascii() and value.isprintable()):
             raise ConfigurationError(
-                f"{origin} has no headers in it.", hint="such as authorization=Bearer TOKEN,x-org=1"
+                f"The value of header {number} of {origin} has a line break, or a character that headers do not have.",
+                hint=_HEADERS_HINT,
             )
-        found[name.strip().lower()] = value.strip()
+        found[name.lower()] = value
     return found

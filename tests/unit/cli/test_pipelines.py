@@ -139,7 +139,7 @@ def test_traces_that_cannot_be_sent_stop_a_deployment_before_anything_changes(
     monkeypatch.setattr(actions, "preflight", lambda *_, **__: asked.append("preflight"))
     monkeypatch.setattr(actions, "deploy", lambda *_, **__: asked.append("deploy"))
 
-    assert call(monkeypatch, "deploy", "p") == exits.CONFIGURATION
+    assert call(monkeypatch, "deploy", "p") == exits.CONFIG
 
     assert "NOWHERE, which is not set" in " ".join(capsys.readouterr().err.split())
     assert asked == []

@@ -181,6 +181,15 @@ def test_a_receiver_that_is_back_gets_what_comes_then(settings: Settings, caplog
     assert back == f"traces are delivered to {options.host} again; those of 1 batches were dropped"
 
 
+def test_a_header_that_cannot_be_sent_is_not_in_the_log(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    with otlp_receiver() as received, caplog.at_level(logging.DEBUG):
+        options = to(received, headers={"authorization": "Bearer pass-word\nx"})
+        with traced(settings, "orders", 3, options) as tracer:
+            tracer.failed(figures(1))
+            until(lambda: tracer.dropped == 1)
+    assert "are not delivered" in caplog.text and "pass-word" not in caplog.text
+
+
 def test_the_library_logs_again_once_it_is_over(settings: Settings) -> None:
     logger = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
     with otlp_receiver() as received, traced(settings, "orders", 3, to(received)):

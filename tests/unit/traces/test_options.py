@@ -131,6 +131,37 @@ def test_what_cannot_be_used_is_refused_with_its_place(tmp_path: Path, line: str
         ('endpoint = { env = "THERE" }', {"THERE": "u:pass-word@nowhere"}, "is no http:// or https:// address"),
         ('endpoint = { env = "THERE" }', {}, "refers to the variable THERE, which is not set"),
         ('endpoint = "http://h"\nheaders = { env = "H" }', {"H": "pass-word"}, "has no headers in it"),
+        *(
+            ('endpoint = { env = "THERE" }', {"THERE": address}, problem)
+            for address, problem in (
+                ("http://", "it has no host"),
+                ("http://somebody:pass-word@:4318", "it has no host"),
+                ("http://somebody:pass-word", "its host or port cannot be read"),
+                ("http://h:65536", "its host or port cannot be read"),
+                ("http://h:0", "the port 0"),
+                ("http://[::1", "its host or port cannot be read"),
+                ("http://somebody:1/pass-word@h", "it has an @ behind its host"),
+                ("http://somebody:1?pass-word@h", "it has an @ behind its host"),
+                ("http://somebody:1#pass-word@h", "it has an @ behind its host"),
+                ("http://somebody:pass-word\\@h", "backslashes"),
+                ("http://somebody:pass-word @h", "blanks"),
+                ("http://h/a\nb", "blanks"),
+                ("http://somebody:p@pass-word@h", "percent-encoded"),
+                ("http://h?token=pass-word", "a query or a fragment"),
+                ("http://h/x#pass-word", "a query or a fragment"),
+            )
+        ),
+        *(
+            ('endpoint = "http://h"\nheaders = { env = "H" }', {"H": headers}, problem)
+            for headers, problem in (
+                ("x-org=1,authorization=Bearer pass-word\nx", "value of header 2 of .* has a line break"),
+                ("authorization=Bearer pass-word\u00e4", "value of header 1 of .* character that headers do not"),
+                ("authorization=Bearer pass-word\x7f.", "value of header 1 of .* character that headers do not"),
+                ("authorization=Basic x,(pass-word)=", "name of header 2 of .* is none of HTTP"),
+                ("pass word=1", "name of header 1 of .* is none of HTTP"),
+                ("=pass-word", "name of header 1 of .* is none of HTTP"),
+            )
+        ),
     ],
 )
 def test_a_secret_that_cannot_be_used_is_refused_and_not_shown(
@@ -141,7 +172,17 @@ def test_a_secret_that_cannot_be_used_is_refused_and_not_shown(
     with pytest.raises(ConfigurationError, match=problem) as raised:
         options(tmp_path, f"[traces]\n{table}")
 
-    assert "pass-word" not in str(raised.value)
+    assert "pass-word" not in str(raised.value) and "somebody" not in str(raised.value)
+
+
+def test_what_the_log_says_has_no_secret() -> None:
+    options = TraceOptions(
+        endpoint="https://me:pass%40word@h:4318/v1/traces",
+        headers={"authorization": "Bearer to'ken\\", "x-org": "7", "x-empty": ""},
+    )
+    said = "code: 507, of me: pass%40word, pass@word, Bearer to'ken\\, " + repr("to'ken\\") + ", measured, org 7"
+
+    assert options.hide(said) == "code: 507, of ***: ***, ***, ***, " + '"***"' + ", measured, org ***"
 
 
 def test_a_deployment_is_refused_if_its_driver_could_not_send_traces(

@@ -86,7 +86,11 @@ def raise_it(error: BaseException) -> None:
     [
         ('endpoint = { env = "NOWHERE" }', None, "refers to the variable NOWHERE, which is not set."),
         ('endpoint = "http://h"\nheaders = { command = ["false"] }', None, "headers"),
-        ('endpoint = "http://h"', ModuleNotFoundError("pass-word"), "ModuleNotFoundError of OpenTelemetry (pip install"),
+        (
+            'endpoint = "http://h"',
+            ModuleNotFoundError("pass-word"),
+            "ModuleNotFoundError of OpenTelemetry (pip install",
+        ),
         ('endpoint = "http://h"', RuntimeError("pass-word"), "RuntimeError of OpenTelemetry."),
     ],
 )
