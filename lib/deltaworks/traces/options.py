@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
@@ -94,21 +93,27 @@ class TraceOptions:
         """Who gets them, for the log: no user, no password."""
         return urlsplit(self.endpoint).netloc.rpartition("@")[2]
 
-    def hide(self, text: str) -> str:
-        """A text for the log, with *** for each value of a header, the user and the password."""
-        secrets = {form for secret in self._secrets() for form in (secret, unquote(secret), repr(secret)[1:-1])}
+    def hide(self, text: str, *addresses: str) -> str:
+        """A text for the log, with *** for each value of a header, and each user and password.
+
+        Args:
+            text: may quote them.
+            addresses: others than the endpoint, which may have users and passwords, too.
+        """
+        logins = [part for each in (self.endpoint, *addresses) for part in _login(each)]
+        values = [part for each in self.headers.values() for part in (each, each.rpartition(" ")[2])]  # Bearer TOKEN
+        secrets = {form for each in (*logins, *values) for form in (each, unquote(each), repr(each)[1:-1])} - {""}
         for secret in sorted(secrets, key=len, reverse=True):
             # a short one, such as the number of a tenant, may be a part of any other word
             pattern = re.escape(secret) if len(secret) >= _SHORT else rf"(?<!\w){re.escape(secret)}(?!\w)"
             text = re.sub(pattern, "***", text)
         return text
 
-    def _secrets(self) -> Iterator[str]:
-        user, _, password = urlsplit(self.endpoint).netloc.rpartition("@")[0].partition(":")
-        for each in (user, password, *self.headers.values()):
-            if each:
-                yield each
-                yield each.rpartition(" ")[2]  # of `Bearer TOKEN`
+
+def _login(address: str) -> tuple[str, str]:
+    """User and password in an address, which may be none."""
+    user, _, password = address.partition("://")[2].rpartition("@")[0].partition(":")
+    return user, password
 
 
 def _endpoint(said: str | Reference) -> str:

@@ -190,6 +190,70 @@ def test_a_header_that_cannot_be_sent_is_not_in_the_log(settings: Settings, capl
     assert "are not delivered" in caplog.text and "pass-word" not in caplog.text
 
 
+def warned_of(settings: Settings, options: TraceOptions, caplog: pytest.LogCaptureFixture) -> str:
+    """What the log says of a batch that does not arrive."""
+    with caplog.at_level(logging.WARNING), traced(settings, "orders", 3, options) as tracer:
+        tracer.failed(figures(1))
+        until(lambda: tracer.dropped == 1)
+        until(lambda: "are not delivered" in caplog.text)
+    return caplog.text
+
+
+def test_headers_of_opentelemetry_s_variables_are_not_in_the_log(
+    settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=pass-word%0A1,pass-word")
+    with otlp_receiver() as received:
+        assert "a header cannot be sent" in warned_of(settings, to(received), caplog)
+    assert "pass-word" not in caplog.text
+
+
+def test_a_redirect_is_no_delivery(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    with otlp_receiver() as received:
+        received.status = 302
+        assert "the answer, 302, leads to another address" in warned_of(settings, to(received), caplog)
+
+
+def test_a_login_for_other_programs_does_not_replace_the_header(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with otlp_receiver() as received:
+        options = to(received, headers={"authorization": "Bearer t"})
+        with traced(settings, "orders", 3, options) as tracer:
+            tracer.failed(figures(1))
+            received.wait(1)
+    assert received.requests[0][1]["authorization"] == "Bearer t"
+
+
+@pytest.mark.parametrize("named", ["own", None])
+def test_its_own_certificates_win_over_those_for_all_programs(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, named: str | None
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/everybody")
+    ca_file = named and f"/nowhere/{named}"
+    options = TraceOptions(endpoint="https://127.0.0.1:1/v1/traces", timeout_s=1, ca_file=ca_file)
+    assert f"/nowhere/{named or 'everybody'}" in warned_of(settings, options, caplog)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_proxy_of_the_surroundings_is_used_unless_they_exempt_the_receiver(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, direct: bool
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with otlp_receiver() as received:
+        host = "127.0.0.1" if direct else "collector.invalid"
+        endpoint = received.endpoint.replace("127.0.0.1", host) + PATH
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1" if direct else received.endpoint)
+        monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1" if direct else "localhost")
+        with traced(settings, "orders", 3, to(received, endpoint=endpoint)) as tracer:
+            tracer.failed(figures(1))
+            received.wait(1)
+    assert received.requests[0][0] == (PATH if direct else endpoint)
+
+
 def test_the_library_logs_again_once_it_is_over(settings: Settings) -> None:
     logger = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
     with otlp_receiver() as received, traced(settings, "orders", 3, to(received)):

@@ -182,6 +182,9 @@ def test_what_the_log_says_has_no_secret() -> None:
     )
     said = "code: 507, of me: pass%40word, pass@word, Bearer to'ken\\, " + repr("to'ken\\") + ", measured, org 7"
 
+    assert "pass-word" not in options.hide(
+        "Failed to parse: http://so:pass-word@proxy:x", "http://so:pass-word@proxy:x"
+    )
     assert options.hide(said) == "code: 507, of ***: ***, ***, ***, " + '"***"' + ", measured, org ***"
 
 
