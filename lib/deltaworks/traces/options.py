@@ -17,7 +17,7 @@ _TIMEOUT_S = 10
 _ADDRESS_HINT = (
     "such as http://127.0.0.1:4318 or https://user:password@host; in a password, %40 is @, %3A is :, %2F is /, %23 is #"
 )
-_HEADERS_HINT = "such as authorization=Bearer TOKEN,x-org=1"
+_HEADERS_HINT = "such as authorization=Bearer TOKEN,x-org=1; in both, %2C is a comma and %25 is %"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """Names of headers, see RFC 9110."""
 _USER = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:%]*")
@@ -148,13 +148,13 @@ def _problem(address: str) -> str | None:
 
 
 def _headers(said: str | Reference | None) -> dict[str, str]:
-    """Headers as the variable OTEL_EXPORTER_OTLP_HEADERS has them: `name=value,name=value`."""
+    """Headers as the variable OTEL_EXPORTER_OTLP_HEADERS has them: `name=value,name=value`, percent-encoded."""
     if said is None:
         return {}
     text, origin = (said.read(), said.origin) if isinstance(said, Reference) else (said, "traces.headers")
     found = {}
     for number, each in enumerate((each for each in text.split(",") if each.strip()), 1):
-        name, sign, value = (part.strip() for part in each.partition("="))
+        name, sign, value = (unquote(part).strip() for part in each.partition("="))
         if not sign:
             raise ConfigurationError(f"{origin} has no headers in it.", hint=_HEADERS_HINT)
         if not _TOKEN.fullmatch(name):  # neither is shown: what is split at the wrong place is a part of the secret

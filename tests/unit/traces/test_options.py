@@ -77,6 +77,16 @@ sample_ratio = 1
     assert other is not None and (other.sample_ratio, other.timeout_s) == (1.0, 3)
 
 
+def test_headers_are_percent_encoded_as_in_the_variable_of_opentelemetry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("H", "Authorization=Basic%20a%3Db%2Cc+100%25, x%2Dorg = 7%,plain=a=b c")
+    found = options(tmp_path, '[traces]\nendpoint = "http://h"\nheaders = { env = "H" }')
+
+    assert found is not None
+    assert found.headers == {"authorization": "Basic a=b,c+100%", "x-org": "7%", "plain": "a=b c"}
+
+
 def test_a_driver_gets_the_variables_that_they_refer_to(tmp_path: Path) -> None:
     (tmp_path / "deltaworks.toml").write_text('[traces]\nendpoint = { env = "OTEL_EXPORTER_OTLP_ENDPOINT" }\n')
     address = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
@@ -158,6 +168,9 @@ def test_what_cannot_be_used_is_refused_with_its_place(tmp_path: Path, line: str
                 ("authorization=Bearer pass-word\u00e4", "value of header 1 of .* character that headers do not"),
                 ("authorization=Bearer pass-word\x7f.", "value of header 1 of .* character that headers do not"),
                 ("authorization=Basic x,(pass-word)=", "name of header 2 of .* is none of HTTP"),
+                ("authorization=Bearer pass-word%0D%0Ax: y", "value of header 1 of .* has a line break"),
+                ("authorization=Bearer pass-word%E4", "value of header 1 of .* character that headers do not"),
+                ("pass%20word=1", "name of header 1 of .* is none of HTTP"),
                 ("pass word=1", "name of header 1 of .* is none of HTTP"),
                 ("=pass-word", "name of header 1 of .* is none of HTTP"),
             )
