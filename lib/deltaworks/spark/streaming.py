@@ -492,14 +492,13 @@ class StreamDriver:
             places = {r.route: msgspec.msgpack.decode(r.payload, type=Place) for r in rows if r.kind == messages.PLACE}
             self._announcer.ended(intent, places)
         self._plan_next_tick()
-        records = sum(result.counts.records_in for result in results)
         ended = clock.ticks_s()
         phases = {"tasks": processed - started, "tables": committed - processed, "after": ended - committed}
         figures.end(ended, clock.wall_ns())
         self._tracer.ended(figures)
         self._figures = None
         self._health.traces(self._tracer.dropped)
-        self._health.batch_ended(batch_id, records, phases, committer.stale_snapshots)
+        self._health.batch_ended(batch_id, intent.records, phases, committer.stale_snapshots)
         reach("driver.end")
 
     def _trace_failed(self, error: BaseException) -> None:

@@ -206,7 +206,7 @@ def _phase(result: TaskResult, phase: str, at: Interval) -> Span:
         **_KAFKA,
         "messaging.operation.type": operation,
         "messaging.operation.name": name,
-        "messaging.batch.message_count": counts.records_in,
+        "messaging.batch.message_count": sum(each.stop - each.start for each in result.ranges),
         **_source(result.ranges),
     }
     topic = attributes.get("messaging.destination.name")

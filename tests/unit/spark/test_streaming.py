@@ -112,7 +112,7 @@ class Frame:
 
 def test_a_batch_has_a_trace_with_all_that_the_driver_measures(tmp_path: Path) -> None:
     traced: list[BatchFigures] = []
-    driver, given = traced_driver(tmp_path, traced), figures(tasks=3)
+    driver, given = traced_driver(tmp_path, traced), figures(tasks=3, exchanged=2)
     driver._current.sizes.parent.mkdir(parents=True, exist_ok=True)
     driver._first_batch = 40
     driver._intents = SimpleNamespace(require=lambda _: given.intent, require_same=lambda *_: None)  # type: ignore[assignment]
@@ -144,7 +144,10 @@ def test_a_batch_has_a_trace_with_all_that_the_driver_measures(tmp_path: Path) -
     moments = [batch.begun_s, batch.processed_s, batch.committed_s, batch.ended_s]
     assert None not in moments and moments == sorted(moments)  # type: ignore[type-var]
     assert batch.spark_phases == SPARK
-    assert len(list(batch_span(batch).all())) == 1 + 5 + 3 + 2 + 3 * 7
+    spans = list(batch_span(batch).all())
+    assert len(spans) == 1 + 5 + 3 + 2 + (3 + 2) * 7
+    told = [spans[0].attributes["messaging.batch.message_count"], driver._health._beat.records_total]
+    assert [*told, driver._health._rate._records] == [300, 300, 300], "exchanged records are not read again"
     assert driver._health._beat.traces_dropped == 3
 
 

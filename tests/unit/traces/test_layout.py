@@ -189,3 +189,17 @@ def test_a_task_after_an_exchange_has_read_nothing_from_kafka() -> None:
     process = named(task, "process")
     assert process.kind == "internal"
     assert process.attributes == {"deltaworks.records": 100}
+
+
+def test_records_that_were_exchanged_or_taken_by_transactions_are_counted_by_their_offsets() -> None:
+    given = figures(exchanged=4)
+    given.results = [result(0), msgspec.structs.replace(given.results[1], counts=result(1, records=90).counts)]
+    given.results += figures(exchanged=4).results[2:]
+    batch = batch_span(given)
+
+    assert len(named(batch, "tasks").children) == 8
+    assert batch.attributes["messaging.batch.message_count"] == 400, "each was read once"
+    task = named(batch, "task 0-1")
+    assert task.attributes["deltaworks.records"] == 90
+    for name in ("poll orders", "process orders"):
+        assert named(task, name).attributes["messaging.batch.message_count"] == 100
