@@ -7,7 +7,7 @@ import pytest
 
 from deltaworks.errors import SinkError
 from deltaworks.traces.layout import Span, batch_span
-from tests.unit.traces.batches import BEGUN_MS, BEGUN_S, PHASES, SPARK, begun, figures, result
+from tests.unit.traces.batches import BEGUN_MS, BEGUN_S, PHASES, SECRET, SPARK, begun, figures, result, results
 
 
 def named(span: Span, name: str) -> Span:
@@ -203,3 +203,17 @@ def test_records_that_were_exchanged_or_taken_by_transactions_are_counted_by_the
     assert task.attributes["deltaworks.records"] == 90
     for name in ("poll orders", "process orders"):
         assert named(task, name).attributes["messaging.batch.message_count"] == 100
+
+
+def test_what_waits_for_the_receiver_has_only_what_a_trace_has() -> None:
+    given = begun(tasks=2)
+    whole = results(2)
+    given.processed(whole, BEGUN_S + 0.75)
+
+    assert given.files == {"copies": (2, 2)}
+    assert all(each.writes == [] and each.counts.arrivals == [] for each in given.results)
+    assert SECRET in repr(whole) and SECRET not in repr(given)
+    kept = ("phases", "processed_ms", "committed_ms", "records_in", "sent", "transaction_s")
+    for before, after in zip(whole, given.results, strict=True):
+        assert all(getattr(before.counts, name) == getattr(after.counts, name) for name in kept)
+        assert (before.ranges, before.recovery) == (after.ranges, after.recovery)
