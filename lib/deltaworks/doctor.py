@@ -137,6 +137,20 @@ def _spark(settings: Settings) -> Iterator[Finding]:
         yield Finding(each.kind, "ok", f"{each.at} answers")
 
 
+def _traces(settings: Settings) -> Iterator[Finding]:
+    from deltaworks.traces.options import TraceOptions, require_usable
+
+    for name in _jobs(settings):
+        try:
+            require_usable(settings, name)
+            options = None if settings.supervisor == "elsewhere" else TraceOptions.of(settings, name)
+        except DeltaworksError as error:
+            yield Finding("traces", "failed", f"{name}: {error.message}", error.hint)
+        else:
+            if options is not None:
+                yield Finding("traces", "ok", f"{name}: they go to {options.host}")
+
+
 def _tables(settings: Settings) -> Iterator[Finding]:
     yield _place("tables", settings.remote, settings.local_tables)
 
@@ -162,5 +176,6 @@ CHECKS: Mapping[str, Check] = {
     "Kafka": _kafka,
     "registry": _registry,
     "supervisor": _supervisor,
+    "traces": _traces,
 }
 """Each check by its name, which a finding has unless the check can say more."""

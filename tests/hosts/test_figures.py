@@ -74,8 +74,8 @@ def test_a_task_tells_what_its_batch_took_and_when_its_records_came(stream: Told
 def test_a_trace_of_real_tasks_nests_and_lasts_as_long_as_they_did(stream: Told) -> None:
     begun_s = clock.ticks_s()
     stream.run(stream.end())
-    batch = BatchFigures(batch_id=0, generation=1, query_id="q", begun_s=begun_s, results=stream.results)
-    batch.processed_s = clock.ticks_s()
+    batch = BatchFigures(batch_id=0, generation=1, query_id="q", begun_s=begun_s)
+    batch.processed(stream.results, clock.ticks_s())
     batch.end(clock.ticks_s(), clock.wall_ns())
     spans = list(batch_span(batch).all())
 

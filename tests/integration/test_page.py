@@ -211,6 +211,8 @@ SPOILED = {
     ),
     "502": (Spoiled(b"<html>", "text/html", 502), "The answer is 502, without a reason."),
     "500": (Spoiled(b"null", status=500), "The answer is 500, without a reason."),
+    "401": (Spoiled(b"<h1>Log in</h1>", "text/html", 401), "The answer is 401, without a reason."),
+    "401 in JSON": (Spoiled(b'{"detail": "Unauthorized"}', status=401), "The answer is 401, without a reason."),
     "another place": (
         Spoiled(b"", status=302, headers=((b"location", b"/login"),)), "The answer leads to another page.",
     ),
@@ -241,6 +243,18 @@ def test_answers_that_are_none_are_said_and_what_was_known_stays(browser: Browse
             said.get_by_role("button", name="Try again").click()
             said.wait_for(state="detached")
             assert page.locator("main > .stale").count() == 0
+
+
+def test_a_proxy_that_wants_a_login_takes_nobody_s_token(browser: Browser, tmp_path: Path) -> None:
+    between = Between()
+    with served(tmp_path, "one", between=between) as (url, token), window(browser, url) as page:
+        page.goto(f"{url}/#token={token}")
+        page.get_by_role("link", name="orders").wait_for()
+        between.spoil = SPOILED["401"][0]
+        page.locator("main > .wrong").get_by_text("The answer is 401, without a reason.").wait_for()
+        assert page.evaluate("sessionStorage.getItem('deltaworks-token')") == token
+        between.spoil = None
+        page.locator("main > .wrong").wait_for(state="detached")  # it is asked again without a click
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -86,7 +86,7 @@ async function get<T>(path: string, has: Has<T>, signal: AbortSignal): Promise<T
   const body = parsed(text);
   if (!response.ok) {
     const trouble = refused(status, body);
-    if (status === 401) refuse(used, trouble);
+    if (trouble.status === 401) refuse(used, trouble);
     throw trouble;
   }
   if (body === undefined) {
@@ -120,7 +120,8 @@ function fields(body: unknown, has: readonly string[]): body is Record<string, u
 
 function refused(status: number, body: unknown): Trouble {
   if (!fields(body, ["error"]) || typeof body["error"] !== "string") {
-    return { status, error: `The answer is ${status}, without a reason.`, hint: IN_BETWEEN };
+    // a proxy that wants a login knows nothing of our token: only our server refuses it
+    return { status: status === 401 ? 0 : status, error: `The answer is ${status}, without a reason.`, hint: IN_BETWEEN };
   }
   const text = (value: unknown): string | null => typeof value === "string" ? value : null;
   return { status, error: body["error"], hint: text(body["hint"]), airflow: text(body["airflow"]) };

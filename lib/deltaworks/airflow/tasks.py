@@ -39,6 +39,7 @@ def preflight(name: str, params: Any = None, access: Access = ENVIRONMENT) -> No
     """Checks everything that can be checked before anything changes."""
     from deltaworks.control import actions
     from deltaworks.control.registry import Registry
+    from deltaworks.traces.options import require_usable
 
     if params["attach"] is not None:
         log.info("generation %s runs: nothing to check", params["attach"])
@@ -48,6 +49,8 @@ def preflight(name: str, params: Any = None, access: Access = ENVIRONMENT) -> No
     with no_retry_where_it_cannot_help():
         try:
             options, again = _options(settings, name, params), actions.code_of(settings, _again(settings, name, params))
+            if healing is None:  # a driver that died comes back without traces rather than not at all
+                require_usable(settings, name)
             if again is None:
                 actions.preflight(settings, name, options, reporter())
             else:

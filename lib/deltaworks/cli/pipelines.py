@@ -226,10 +226,12 @@ def deploy(
     """
     from deltaworks.control import actions
     from deltaworks.control.model import DeployOptions
+    from deltaworks.traces.options import require_usable
 
     settings = Settings.from_environment()
     options = DeployOptions(launcher=launcher, trigger_interval_s=trigger_interval, start_offsets=start_offsets)
     with Steps().step("preflight") as report:
+        require_usable(settings, name)
         actions.preflight(settings, name, options, report, take_over=take_over)
     if take_over:
         with Steps().step("take over") as report:

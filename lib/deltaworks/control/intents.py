@@ -61,6 +61,11 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """A limit after an earlier batch was too large and was cut: the next one may have twice as many; None: no limit."""
 
     @property
+    def records(self) -> int:
+        """How many records it reads from Kafka: offsets, of which transactions take some."""
+        return sum(each.stop - each.start for each in self.ranges)
+
+    @property
     def digest(self) -> str:
         """The digest of the content, which identifies the intent."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()

@@ -6,6 +6,7 @@ may print before and after it.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
 T = TypeVar("T")
+_OUT = 1
+"""The descriptor that `ask` reads."""
 _MARK = b"\0\0deltaworks\0\0"
 
 
@@ -66,7 +69,8 @@ def ask(
 
 
 def answer(document: msgspec.Struct) -> None:
-    """Hands over what the module says; once."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(_MARK + msgspec.json.encode(document) + _MARK)
-    sys.stdout.buffer.flush()
+    """Hands over what the module says; once. The code may have replaced `sys.stdout`, or closed it."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    with open(_OUT, "wb", closefd=False) as out:
+        out.write(_MARK + msgspec.json.encode(document) + _MARK)

@@ -123,7 +123,7 @@ class _Totals:
     next_ticks_ms: dict[str, int | None] = field(default_factory=dict)
 
     def add(self, intent: Intent) -> None:
-        self.records += sum(r.stop - r.start for r in intent.ranges)
+        self.records += intent.records
         for r in intent.ranges:
             self.next_offsets.setdefault(r.topic, {})[str(r.partition)] = r.stop
 
@@ -283,7 +283,7 @@ class Health:
 
         Args:
             batch_id: id of the batch.
-            records: how many it has read.
+            records: how many it has read from Kafka, exchanged ones not again: `Intent.records`.
             phases: seconds of its parts, see `Heartbeat.batch_phases`.
             stale_snapshots: of KTables, which do not show it yet.
         """

@@ -456,7 +456,7 @@ class StreamDriver:
         reach("driver.after_tasks")
         processed = clock.ticks_s()
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == messages.RESULT]
-        figures.results, figures.processed_s = results, processed
+        figures.processed(results, processed)
         header = next(msgspec.msgpack.decode(r.batch, type=BatchHeader) for r in rows if r.kind == messages.BATCH)
         self._intents.require_same(intent, header.intent)
         record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick, topics=intent.topics)
@@ -492,14 +492,13 @@ class StreamDriver:
             places = {r.route: msgspec.msgpack.decode(r.payload, type=Place) for r in rows if r.kind == messages.PLACE}
             self._announcer.ended(intent, places)
         self._plan_next_tick()
-        records = sum(result.counts.records_in for result in results)
         ended = clock.ticks_s()
         phases = {"tasks": processed - started, "tables": committed - processed, "after": ended - committed}
         figures.end(ended, clock.wall_ns())
         self._tracer.ended(figures)
         self._figures = None
         self._health.traces(self._tracer.dropped)
-        self._health.batch_ended(batch_id, records, phases, committer.stale_snapshots)
+        self._health.batch_ended(batch_id, intent.records, phases, committer.stale_snapshots)
         reach("driver.end")
 
     def _trace_failed(self, error: BaseException) -> None:

@@ -27,6 +27,7 @@ class Deliveries(Generic[T]):
         capacity: how many may wait.
         close_s: how long `close` waits for those.
         at_end: is called when nothing is delivered any more, which may be after `close`.
+        hide: takes secrets out of what the log says is wrong.
     """
 
     def __init__(
@@ -37,9 +38,10 @@ class Deliveries(Generic[T]):
         capacity: int = CAPACITY,
         close_s: float = _CLOSE_S,
         at_end: Callable[[], None] = lambda: None,
+        hide: Callable[[str], str] = str,
     ) -> None:
         self._deliver, self._where, self._capacity, self._close_s = deliver, where, capacity, close_s
-        self._at_end = at_end
+        self._at_end, self._hide = at_end, hide
         self._changed = threading.Condition()  # guards what follows
         self._waiting: deque[T] = deque()
         self._going_out = 0
@@ -119,4 +121,5 @@ class Deliveries(Generic[T]):
             _log.warning("traces are delivered to %s again; those of %d batches were dropped", self._where, dropped)
 
     def _warn(self, problem: str) -> None:
-        _log.warning("traces are not delivered to %s: %s. The stream goes on without them.", self._where, problem)
+        said = self._hide(problem)
+        _log.warning("traces are not delivered to %s: %s. The stream goes on without them.", self._where, said)

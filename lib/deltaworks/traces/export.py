@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import requests
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -17,6 +18,8 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from requests.exceptions import InvalidHeader, RequestException
+from requests.utils import get_environ_proxies
 
 from deltaworks.settings import Settings
 from deltaworks.traces.deliveries import Deliveries
@@ -34,7 +37,11 @@ _KINDS: Mapping[Kind, SpanKind] = {
 }
 _SCOPE = InstrumentationScope("deltaworks")
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
-_THEIR_LOGS = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.exporter.otlp.common.http")
+_THEIR_LOGS = (
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    "opentelemetry.exporter.otlp.common.http",
+    "opentelemetry.util.re",  # quotes headers of variables that it cannot read
+)
 
 
 def trace_id(pipeline: str, query_id: str, batch_id: int) -> int:
@@ -75,7 +82,7 @@ def traced(
         close_s: how long the end waits for those that are not sent yet.
     """
     exporter = Exporter(settings, pipeline, generation, options, interval_s=interval_s)
-    deliveries = Deliveries(exporter.send, options.host, close_s=close_s, at_end=exporter.let_log)
+    deliveries = Deliveries(exporter.send, options.host, close_s=close_s, at_end=exporter.let_log, hide=exporter.hide)
 
     def sampled(batch: BatchFigures) -> bool:
         return is_sampled(trace_id(pipeline, batch.query_id, batch.batch_id), options.sample_ratio)
@@ -109,7 +116,7 @@ class Exporter:
         *,
         interval_s: float | None = None,
     ) -> None:
-        self._pipeline = pipeline
+        self._pipeline, self._options = pipeline, options
         self._attributes: dict[str, Attribute] = (
             {} if interval_s is None else {"deltaworks.trigger_seconds": interval_s}
         )
@@ -118,13 +125,20 @@ class Exporter:
         self._last_words = _LastWords()
         for name in _THEIR_LOGS:
             logging.getLogger(name).addFilter(self._last_words)
-        self._exporter = OTLPSpanExporter(
-            endpoint=options.endpoint,
-            headers=options.headers,
-            timeout=options.timeout_s,
-            certificate_file=options.ca_file,
-            compression=Compression.Gzip,
-        )
+        around = settings.surroundings()
+        try:
+            self._session = _Session(options.endpoint)
+            self._exporter = OTLPSpanExporter(
+                endpoint=options.endpoint,
+                headers=options.headers,
+                timeout=options.timeout_s,
+                certificate_file=options.ca_file or around.get("REQUESTS_CA_BUNDLE") or around.get("SSL_CERT_FILE"),
+                compression=Compression.Gzip,
+                session=self._session,
+            )
+        except BaseException:
+            self.let_log()
+            raise
 
     def send(self, batch: BatchFigures) -> str | None:
         """Sends the trace of a batch; returns what is wrong, or None."""
@@ -134,6 +148,10 @@ class Exporter:
             if self._exporter.export(spans[begin : begin + _SPANS_PER_REQUEST]) is not SpanExportResult.SUCCESS:
                 return self._last_words.said or "it was refused"
         return None
+
+    def hide(self, text: str) -> str:
+        """A text for the log, without the secrets of the options and of proxies."""
+        return self._options.hide(text, *self._session.proxies.values())
 
     def close(self) -> None:
         """Ends a request that is being tried again, and the connection."""
@@ -161,6 +179,33 @@ class Exporter:
         )
         for child in span.children:
             yield from self._spans(child, trace, context)
+
+
+class _Session(requests.Session):
+    """A session that takes nothing but proxies from its surroundings: no login of `.netrc`, and no bundle instead of
+    the one that it is told.
+
+    Args:
+        endpoint: whom it will talk to.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__()
+        self.trust_env = False
+        self.proxies.update(get_environ_proxies(endpoint))
+        self.hooks["response"].append(_require_no_redirect)
+
+    def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
+        try:
+            return super().prepare_request(request)
+        except InvalidHeader:  # it quotes the header, which may be one of a variable of OpenTelemetry
+            raise InvalidHeader("a header cannot be sent") from None
+
+
+def _require_no_redirect(response: requests.Response, *_: object, **__: object) -> None:
+    """The library takes a redirect for a success, though nobody has got anything."""
+    if 300 <= response.status_code < 400:
+        raise RequestException(f"the answer, {response.status_code}, leads to another address")
 
 
 class _LastWords(logging.Filter):

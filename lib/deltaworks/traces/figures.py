@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from deltaworks.control.intents import Intent
 from deltaworks.lakehouse.committer import TableCommit
@@ -23,6 +26,9 @@ class BatchFigures:
     """When Spark handed the batch to the driver, after its plan."""
     intent: Intent | None = None
     results: Sequence[TaskResult] = ()
+    """What its tasks have done, without what no trace has."""
+    files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Table -> how many files the tasks have added and removed."""
     processed_s: float | None = None
     """When all tasks had answered."""
     commits: Sequence[TableCommit] = ()
@@ -37,6 +43,15 @@ class BatchFigures:
     """The type of the error that ended it."""
     spark_phases: Mapping[str, float] = field(default_factory=dict)
     """Seconds of its parts, as Spark says; empty: it has not."""
+
+    def processed(self, results: Sequence[TaskResult], now_s: float) -> None:
+        """All tasks have answered. Figures may wait for their receiver, so statistics of files, say, are not kept."""
+        files: Counter[tuple[str, bool]] = Counter()
+        for write in (write for result in results for write in result.writes):
+            files[write.table, True] += len(write.added)
+            files[write.table, False] += len(write.removed)
+        self.files = {table: (files[table, True], files[table, False]) for table, _ in files}
+        self.results, self.processed_s = [_slim(result) for result in results], now_s
 
     def end(self, now_s: float, now_ns: int, error: BaseException | None = None) -> None:
         """The batch has ended, with an error or without."""
@@ -54,7 +69,10 @@ class BatchFigures:
 
     @property
     def records(self) -> int:
-        """How many records it has read, or was to read."""
-        if self.results or self.intent is None:
-            return sum(result.counts.records_in for result in self.results)
-        return sum(each.stop - each.start for each in self.intent.ranges)
+        """How many records it has read from Kafka, or was to read; exchanged ones do not count again."""
+        return 0 if self.intent is None else self.intent.records
+
+
+def _slim(result: TaskResult) -> TaskResult:
+    counts = replace(result.counts, sizes=[], requests={}, stores={}, arrivals=[])
+    return replace(result, counts=counts, writes=[])

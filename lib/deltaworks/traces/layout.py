@@ -206,7 +206,7 @@ def _phase(result: TaskResult, phase: str, at: Interval) -> Span:
         **_KAFKA,
         "messaging.operation.type": operation,
         "messaging.operation.name": name,
-        "messaging.batch.message_count": counts.records_in,
+        "messaging.batch.message_count": sum(each.stop - each.start for each in result.ranges),
         **_source(result.ranges),
     }
     topic = attributes.get("messaging.destination.name")
@@ -251,21 +251,17 @@ def _transaction(result: TaskResult, inside: Interval) -> list[Span]:
 
 def _tables(batch: BatchFigures, span: Span) -> Span:
     inside = Interval(span.begin_ns, span.end_ns)
-    added: dict[str, int] = {}
-    removed: dict[str, int] = {}
-    for write in (write for result in batch.results for write in result.writes):
-        added[write.table] = added.get(write.table, 0) + len(write.added)
-        removed[write.table] = removed.get(write.table, 0) + len(write.removed)
     commits = []
     for each in batch.commits:
         begin_ns = batch.wall_ns(each.begun_s)
+        added, removed = batch.files.get(each.table, (0, 0))
         at = inside.clipped(Interval(begin_ns, begin_ns + _ns(each.seconds)), 0)
         attributes: dict[str, Attribute] = {
             "deltaworks.table": each.table,
             "deltaworks.table.version": each.version,
             "deltaworks.table.rows": each.changed_rows,
-            "deltaworks.table.files_added": added.get(each.table, 0),
-            "deltaworks.table.files_removed": removed.get(each.table, 0),
+            "deltaworks.table.files_added": added,
+            "deltaworks.table.files_removed": removed,
             "deltaworks.skipped": each.skipped,
         }
         commits.append(Span(f"commit {each.table}", at.begin_ns, at.end_ns, attributes))

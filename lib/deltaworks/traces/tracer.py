@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 from deltaworks.traces.figures import BatchFigures
-from deltaworks.traces.options import TraceOptions
+from deltaworks.traces.options import INSTALL, TraceOptions
+
+_log = logging.getLogger(__name__)
 
 
-def tracing(settings: Settings, pipeline: Pipeline, generation: int) -> AbstractContextManager[Tracer]:
+@contextmanager
+def tracing(settings: Settings, pipeline: Pipeline, generation: int) -> Iterator[Tracer]:
     """A tracer that sends traces while the block runs, if the settings say where; only then is OpenTelemetry imported.
+
+    A driver goes on without traces if they cannot be sent: one warning says why, and `MissingTracer` counts.
 
     Args:
         settings: of the home.
         pipeline: whose batches they are.
         generation: of the driver.
-
-    Raises:
-        ConfigurationError: a secret is not there, or a value that it refers to cannot be used.
     """
-    options = TraceOptions.of(settings, pipeline.name)
-    if options is None:
-        return nullcontext(NoTracer())
-    from deltaworks.traces.export import traced
+    with ExitStack() as opened:
+        yield _tracer(settings, pipeline, generation, opened)
 
-    interval_s = pipeline.trigger_interval.total_seconds()
-    return traced(settings, pipeline.name, generation, options, interval_s=interval_s)
+
+def _tracer(settings: Settings, pipeline: Pipeline, generation: int, opened: ExitStack) -> Tracer:
+    try:
+        options = TraceOptions.of(settings, pipeline.name)
+        if options is None:
+            return NoTracer()
+        from deltaworks.traces.export import traced
+
+        interval_s = pipeline.trigger_interval.total_seconds()
+        return opened.enter_context(traced(settings, pipeline.name, generation, options, interval_s=interval_s))
+    except ConfigurationError as error:
+        problem = error.message
+    except ImportError as error:
+        problem = f"{type(error).__name__} of OpenTelemetry ({INSTALL})."
+    except Exception as error:  # its text may quote a header
+        problem = f"{type(error).__name__} of OpenTelemetry."
+    _log.warning("there are no traces of this driver: %s The stream goes on without them.", problem)
+    return MissingTracer()
 
 
 class Tracer(Protocol):
@@ -64,6 +82,28 @@ class NoTracer:
 
     def failed(self, batch: BatchFigures) -> None:
         pass
+
+    def spark_told(self, batch_id: int, phases: Mapping[str, float]) -> None:
+        pass
+
+
+class MissingTracer:
+    """Stands for a tracer that could not be made: each batch is one without a trace, sampled or not."""
+
+    waits = False
+
+    def __init__(self) -> None:
+        self._dropped = 0
+
+    @property
+    def dropped(self) -> int:
+        return self._dropped
+
+    def ended(self, batch: BatchFigures) -> None:
+        self._dropped += 1
+
+    def failed(self, batch: BatchFigures) -> None:
+        self._dropped += 1
 
     def spark_told(self, batch_id: int, phases: Mapping[str, float]) -> None:
         pass

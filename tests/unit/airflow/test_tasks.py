@@ -181,6 +181,19 @@ def test_a_restart_that_cannot_work_is_given_up_and_not_tried_every_few_minutes(
     assert control.given_up == [("orders", 3, "no such file")]
 
 
+def test_traces_that_cannot_be_sent_stop_a_deployment_but_never_a_restart_of_what_died(
+    control: Control, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "deltaworks.toml").write_text('[traces]\nendpoint = { env = "NOWHERE" }\n')
+    monkeypatch.setenv("DELTAWORKS_PROJECT", str(tmp_path))
+
+    with pytest.raises(AirflowFailException, match="NOWHERE, which is not set"):
+        tasks.preflight("orders", params())
+    assert control.asked == []
+    tasks.preflight("orders", params(action="restart", expected_generation=3))
+    assert control.asked[0][0] == "preflight" and control.given_up == []
+
+
 def test_what_an_action_repeats_is_not_repeated_in_the_log(
     control: Control, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

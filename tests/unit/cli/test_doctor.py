@@ -106,6 +106,18 @@ def test_what_fails_says_why_and_what_to_do(clinic: Clinic, monkeypatch: pytest.
     }
 
 
+def test_traces_are_examined_for_each_pipeline_that_has_them(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "deltaworks.toml"
+    file.write_text('[pipelines.orders.traces]\nendpoint = "http://h:4318"\n')
+    found = clinic.examine(monkeypatch, 0)["traces"]
+    assert (found.outcome, found.found) == ("ok", "orders: they go to h:4318")
+    file.write_text('[traces]\nendpoint = { env = "NOWHERE" }\n')
+    found = clinic.examine(monkeypatch, 1)["traces"]
+    assert found.outcome == "failed" and found.found.startswith("orders: ") and "NOWHERE" in found.found
+
+
 def test_a_warning_is_no_failure(clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clinic.patch(admin, "transaction_timeout_ms", lambda _: 30_000)
     (tmp_path / "jobs" / "orders.py").unlink()

@@ -12,7 +12,7 @@ import pytest
 from deltaworks import Pipeline, StreamsBuilder, exits
 from deltaworks.cli import app as cli
 from deltaworks.cli.pipelines import _leaves_word, records_present
-from deltaworks.control import fence, outcome
+from deltaworks.control import actions, fence, outcome
 from deltaworks.control.outcome import Outcome
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import KafkaReadError, LeaseError, StreamsError
@@ -129,6 +129,20 @@ def test_deploy_without_the_registry_changes_nothing(
 
     assert "deltaworks up" in capsys.readouterr().err
     assert not command.home.exists()
+
+
+def test_traces_that_cannot_be_sent_stop_a_deployment_before_anything_changes(
+    command: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (command.project / "deltaworks.toml").write_text('[traces]\nendpoint = { env = "NOWHERE" }\n')
+    asked: list[str] = []
+    monkeypatch.setattr(actions, "preflight", lambda *_, **__: asked.append("preflight"))
+    monkeypatch.setattr(actions, "deploy", lambda *_, **__: asked.append("deploy"))
+
+    assert call(monkeypatch, "deploy", "p") == exits.CONFIG
+
+    assert "NOWHERE, which is not set" in " ".join(capsys.readouterr().err.split())
+    assert asked == []
 
 
 @pytest.mark.parametrize("arguments", [("topology", "p"), ("run", "p"), ("deploy", "p")])

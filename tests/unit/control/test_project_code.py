@@ -47,6 +47,11 @@ def test_what_the_code_prints_before_and_after_is_no_answer(settings: Settings) 
     assert asked(settings, ANSWERS) == Said(text="a b")
 
 
+@pytest.mark.parametrize("instead", ["sys.stdout = io.StringIO()", "sys.stdout.close()", "sys.stdout = None"])
+def test_code_that_replaces_the_output_is_heard_all_the_same(settings: Settings, instead: str) -> None:
+    assert asked(settings, ANSWERS.replace("atexit.register", f"import io; {instead} #")) == Said(text="a b")
+
+
 @pytest.mark.parametrize(
     ("code", "patience_s", "error"),
     [

@@ -27,7 +27,7 @@ from deltaworks.traces.figures import BatchFigures
 from deltaworks.traces.layout import batch_span
 from deltaworks.traces.tracer import SamplingTracer
 from tests.unit.spark.memory_bucket import MemoryBucket
-from tests.unit.traces.batches import SPARK, begun, figures
+from tests.unit.traces.batches import SPARK, begun, figures, results
 
 CONCURRENT = "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 0."
 
@@ -112,12 +112,12 @@ class Frame:
 
 def test_a_batch_has_a_trace_with_all_that_the_driver_measures(tmp_path: Path) -> None:
     traced: list[BatchFigures] = []
-    driver, given = traced_driver(tmp_path, traced), figures(tasks=3)
+    driver, given = traced_driver(tmp_path, traced), figures(tasks=3, exchanged=2)
     driver._current.sizes.parent.mkdir(parents=True, exist_ok=True)
     driver._first_batch = 40
     driver._intents = SimpleNamespace(require=lambda _: given.intent, require_same=lambda *_: None)  # type: ignore[assignment]
     header = BatchHeader(id=41, clock_ms=0, intent="", known=0)
-    rows = [Row(0, r.stage, r.task, messages.RESULT, msgspec.msgpack.encode(r), b"") for r in given.results]
+    rows = [Row(0, r.stage, r.task, messages.RESULT, msgspec.msgpack.encode(r), b"") for r in results(3, 2)]
     rows.append(Row(0, 0, 0, messages.BATCH, b"", msgspec.msgpack.encode(header)))
     committer = SimpleNamespace(
         commit=lambda *_, **__: given.commits,
@@ -140,11 +140,19 @@ def test_a_batch_has_a_trace_with_all_that_the_driver_measures(tmp_path: Path) -
 
     [batch] = traced
     assert (batch.batch_id, batch.generation, batch.error, batch.intent) == (41, 1, None, given.intent)
-    assert batch.results == given.results and batch.commits == given.commits and batch.refreshed == given.refreshed
+    assert (
+        batch.results == given.results
+        and batch.files == given.files
+        and batch.commits == given.commits
+        and batch.refreshed == given.refreshed
+    )
     moments = [batch.begun_s, batch.processed_s, batch.committed_s, batch.ended_s]
     assert None not in moments and moments == sorted(moments)  # type: ignore[type-var]
     assert batch.spark_phases == SPARK
-    assert len(list(batch_span(batch).all())) == 1 + 5 + 3 + 2 + 3 * 7
+    spans = list(batch_span(batch).all())
+    assert len(spans) == 1 + 5 + 3 + 2 + (3 + 2) * 7
+    told = [spans[0].attributes["messaging.batch.message_count"], driver._health._beat.records_total]
+    assert [*told, driver._health._rate._records] == [300, 300, 300], "exchanged records are not read again"
     assert driver._health._beat.traces_dropped == 3
 
 

@@ -52,10 +52,22 @@ def result(task: int, *, stage: int = 0, records: int = 100, late_ms: int = 0) -
     return TaskResult(stage, task, ranges, counts, writes, "applied", False)
 
 
-def figures(batch_id: int = 41, *, tasks: int = 4, spark: bool = True) -> BatchFigures:
-    """A batch that took a second: tasks until 750 ms, tables until 875 ms."""
+def results(tasks: int, exchanged: int = 0) -> list[TaskResult]:
+    """Those of tasks that read from Kafka, and of those that get their records."""
+    return [*map(result, range(tasks)), *(result(task, stage=1) for task in range(exchanged))]
+
+
+def figures(batch_id: int = 41, *, tasks: int = 4, exchanged: int = 0, spark: bool = True) -> BatchFigures:
+    """A batch that took a second: tasks until 750 ms, tables until 875 ms.
+
+    Args:
+        batch_id: its id.
+        tasks: how many read from Kafka.
+        exchanged: how many of a second stage get the records from those.
+        spark: whether Spark has told of it.
+    """
     batch = begun(batch_id, tasks=tasks)
-    batch.results, batch.processed_s = [result(task) for task in range(tasks)], BEGUN_S + 0.75
+    batch.processed(results(tasks, exchanged), BEGUN_S + 0.75)
     batch.commits = [
         TableCommit("copies", batch_id, 7, False, 100 * tasks, 0.0625, BEGUN_S + 0.75),
         TableCommit("counts", batch_id, 8, False, 5, 0.03125, BEGUN_S + 0.8125),

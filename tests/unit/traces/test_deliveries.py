@@ -105,3 +105,20 @@ def test_the_end_waits_only_for_a_while(caplog: pytest.LogCaptureFixture) -> Non
     deliveries.put(4)
     assert deliveries.dropped == 4, "nobody delivers any more"
     let_on.set()
+
+
+def test_what_the_log_says_is_wrong_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    def deliver(item: str) -> str:
+        if item == "raises":
+            raise ValueError("the header 'pass-word' is invalid")
+        return "pass-word is invalid"
+
+    for item in ("raises", "returns"):
+        with caplog.at_level(logging.WARNING):
+            deliveries: Deliveries[str] = Deliveries(
+                deliver, "there", hide=lambda text: text.replace("pass-word", "***")
+            )
+            deliveries.put(item)
+            deliveries.close()
+
+    assert "pass-word" not in caplog.text and caplog.text.count("***") == 2

@@ -18,7 +18,7 @@ from deltaworks.traces.export import is_sampled, trace_id, traced
 from deltaworks.traces.figures import BatchFigures
 from deltaworks.traces.options import PATH, TraceOptions
 from tests.support.otlp import Received, ReceivedSpan, otlp_receiver
-from tests.unit.traces.batches import BEGUN_MS, BEGUN_S, SECRET, SPARK, begun, figures
+from tests.unit.traces.batches import BEGUN_MS, BEGUN_S, SECRET, SPARK, begun, figures, results
 
 TASK = ["open", "poll orders", "process orders", "commit", "commit transaction", "keep"]
 
@@ -116,7 +116,7 @@ def test_a_batch_that_fails_is_in_error_and_does_not_quote_the_record(settings: 
 
 def test_nothing_of_a_record_goes_out(settings: Settings) -> None:
     batch = figures()
-    assert SECRET in repr(batch.results), "the statistics of a file have it"
+    assert SECRET in repr(results(4)), "the statistics of a file have it"
     with otlp_receiver() as received, traced(settings, "orders", 3, to(received)) as tracer:
         tracer.ended(batch)
         tracer.failed(begun_and_failed(SinkError(SECRET), 42))
@@ -179,6 +179,79 @@ def test_a_receiver_that_is_back_gets_what_comes_then(settings: Settings, caplog
     assert down.startswith(f"traces are not delivered to {options.host}: ")
     assert "code: 500" in down and down.endswith(" The stream goes on without them.")
     assert back == f"traces are delivered to {options.host} again; those of 1 batches were dropped"
+
+
+def test_a_header_that_cannot_be_sent_is_not_in_the_log(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    with otlp_receiver() as received, caplog.at_level(logging.DEBUG):
+        options = to(received, headers={"authorization": "Bearer pass-word\nx"})
+        with traced(settings, "orders", 3, options) as tracer:
+            tracer.failed(figures(1))
+            until(lambda: tracer.dropped == 1)
+    assert "are not delivered" in caplog.text and "pass-word" not in caplog.text
+
+
+def warned_of(settings: Settings, options: TraceOptions, caplog: pytest.LogCaptureFixture) -> str:
+    """What the log says of a batch that does not arrive."""
+    with caplog.at_level(logging.WARNING), traced(settings, "orders", 3, options) as tracer:
+        tracer.failed(figures(1))
+        until(lambda: tracer.dropped == 1)
+        until(lambda: "are not delivered" in caplog.text)
+    return caplog.text
+
+
+def test_headers_of_opentelemetry_s_variables_are_not_in_the_log(
+    settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=pass-word%0A1,pass-word")
+    with otlp_receiver() as received:
+        assert "a header cannot be sent" in warned_of(settings, to(received), caplog)
+    assert "pass-word" not in caplog.text
+
+
+def test_a_redirect_is_no_delivery(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    with otlp_receiver() as received:
+        received.status = 302
+        assert "the answer, 302, leads to another address" in warned_of(settings, to(received), caplog)
+
+
+def test_a_login_for_other_programs_does_not_replace_the_header(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with otlp_receiver() as received:
+        options = to(received, headers={"authorization": "Bearer t"})
+        with traced(settings, "orders", 3, options) as tracer:
+            tracer.failed(figures(1))
+            received.wait(1)
+    assert received.requests[0][1]["authorization"] == "Bearer t"
+
+
+@pytest.mark.parametrize("named", ["own", None])
+def test_its_own_certificates_win_over_those_for_all_programs(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, named: str | None
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/everybody")
+    ca_file = named and f"/nowhere/{named}"
+    options = TraceOptions(endpoint="https://127.0.0.1:1/v1/traces", timeout_s=1, ca_file=ca_file)
+    assert f"/nowhere/{named or 'everybody'}" in warned_of(settings, options, caplog)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_proxy_of_the_surroundings_is_used_unless_they_exempt_the_receiver(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, direct: bool
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with otlp_receiver() as received:
+        host = "127.0.0.1" if direct else "collector.invalid"
+        endpoint = received.endpoint.replace("127.0.0.1", host) + PATH
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1" if direct else received.endpoint)
+        monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1" if direct else "localhost")
+        with traced(settings, "orders", 3, to(received, endpoint=endpoint)) as tracer:
+            tracer.failed(figures(1))
+            received.wait(1)
+    assert received.requests[0][0] == (PATH if direct else endpoint)
 
 
 def test_the_library_logs_again_once_it_is_over(settings: Settings) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from deltaworks.errors import SinkError
 from deltaworks.traces.layout import Span, batch_span
-from tests.unit.traces.batches import BEGUN_MS, BEGUN_S, PHASES, SPARK, begun, figures, result
+from tests.unit.traces.batches import BEGUN_MS, BEGUN_S, PHASES, SECRET, SPARK, begun, figures, result, results
 
 
 def named(span: Span, name: str) -> Span:
@@ -189,3 +189,31 @@ def test_a_task_after_an_exchange_has_read_nothing_from_kafka() -> None:
     process = named(task, "process")
     assert process.kind == "internal"
     assert process.attributes == {"deltaworks.records": 100}
+
+
+def test_records_that_were_exchanged_or_taken_by_transactions_are_counted_by_their_offsets() -> None:
+    given = figures(exchanged=4)
+    given.results = [result(0), msgspec.structs.replace(given.results[1], counts=result(1, records=90).counts)]
+    given.results += figures(exchanged=4).results[2:]
+    batch = batch_span(given)
+
+    assert len(named(batch, "tasks").children) == 8
+    assert batch.attributes["messaging.batch.message_count"] == 400, "each was read once"
+    task = named(batch, "task 0-1")
+    assert task.attributes["deltaworks.records"] == 90
+    for name in ("poll orders", "process orders"):
+        assert named(task, name).attributes["messaging.batch.message_count"] == 100
+
+
+def test_what_waits_for_the_receiver_has_only_what_a_trace_has() -> None:
+    given = begun(tasks=2)
+    whole = results(2)
+    given.processed(whole, BEGUN_S + 0.75)
+
+    assert given.files == {"copies": (2, 2)}
+    assert all(each.writes == [] and each.counts.arrivals == [] for each in given.results)
+    assert SECRET in repr(whole) and SECRET not in repr(given)
+    kept = ("phases", "processed_ms", "committed_ms", "records_in", "sent", "transaction_s")
+    for before, after in zip(whole, given.results, strict=True):
+        assert all(getattr(before.counts, name) == getattr(after.counts, name) for name in kept)
+        assert (before.ranges, before.recovery) == (after.ranges, after.recovery)

@@ -8,7 +8,8 @@ import pytest
 
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
-from deltaworks.traces.options import TraceOptions
+from deltaworks.traces import options as traces_options
+from deltaworks.traces.options import TraceOptions, require_usable
 
 
 def options(folder: Path, text: str, pipeline: str = "orders", **variables: str) -> TraceOptions | None:
@@ -76,6 +77,16 @@ sample_ratio = 1
     assert other is not None and (other.sample_ratio, other.timeout_s) == (1.0, 3)
 
 
+def test_headers_are_percent_encoded_as_in_the_variable_of_opentelemetry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("H", "Authorization=Basic%20a%3Db%2Cc+100%25, x%2Dorg = 7%,plain=a=b c")
+    found = options(tmp_path, '[traces]\nendpoint = "http://h"\nheaders = { env = "H" }')
+
+    assert found is not None
+    assert found.headers == {"authorization": "Basic a=b,c+100%", "x-org": "7%", "plain": "a=b c"}
+
+
 def test_a_driver_gets_the_variables_that_they_refer_to(tmp_path: Path) -> None:
     (tmp_path / "deltaworks.toml").write_text('[traces]\nendpoint = { env = "OTEL_EXPORTER_OTLP_ENDPOINT" }\n')
     address = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
@@ -130,6 +141,40 @@ def test_what_cannot_be_used_is_refused_with_its_place(tmp_path: Path, line: str
         ('endpoint = { env = "THERE" }', {"THERE": "u:pass-word@nowhere"}, "is no http:// or https:// address"),
         ('endpoint = { env = "THERE" }', {}, "refers to the variable THERE, which is not set"),
         ('endpoint = "http://h"\nheaders = { env = "H" }', {"H": "pass-word"}, "has no headers in it"),
+        *(
+            ('endpoint = { env = "THERE" }', {"THERE": address}, problem)
+            for address, problem in (
+                ("http://", "it has no host"),
+                ("http://somebody:pass-word@:4318", "it has no host"),
+                ("http://somebody:pass-word", "its host or port cannot be read"),
+                ("http://h:65536", "its host or port cannot be read"),
+                ("http://h:0", "the port 0"),
+                ("http://[::1", "its host or port cannot be read"),
+                ("http://somebody:1/pass-word@h", "it has an @ behind its host"),
+                ("http://somebody:1?pass-word@h", "it has an @ behind its host"),
+                ("http://somebody:1#pass-word@h", "it has an @ behind its host"),
+                ("http://somebody:pass-word\\@h", "backslashes"),
+                ("http://somebody:pass-word @h", "blanks"),
+                ("http://h/a\nb", "blanks"),
+                ("http://somebody:p@pass-word@h", "percent-encoded"),
+                ("http://h?token=pass-word", "a query or a fragment"),
+                ("http://h/x#pass-word", "a query or a fragment"),
+            )
+        ),
+        *(
+            ('endpoint = "http://h"\nheaders = { env = "H" }', {"H": headers}, problem)
+            for headers, problem in (
+                ("x-org=1,authorization=Bearer pass-word\nx", "value of header 2 of .* has a line break"),
+                ("authorization=Bearer pass-word\u00e4", "value of header 1 of .* character that headers do not"),
+                ("authorization=Bearer pass-word\x7f.", "value of header 1 of .* character that headers do not"),
+                ("authorization=Basic x,(pass-word)=", "name of header 2 of .* is none of HTTP"),
+                ("authorization=Bearer pass-word%0D%0Ax: y", "value of header 1 of .* has a line break"),
+                ("authorization=Bearer pass-word%E4", "value of header 1 of .* character that headers do not"),
+                ("pass%20word=1", "name of header 1 of .* is none of HTTP"),
+                ("pass word=1", "name of header 1 of .* is none of HTTP"),
+                ("=pass-word", "name of header 1 of .* is none of HTTP"),
+            )
+        ),
     ],
 )
 def test_a_secret_that_cannot_be_used_is_refused_and_not_shown(
@@ -140,4 +185,43 @@ def test_a_secret_that_cannot_be_used_is_refused_and_not_shown(
     with pytest.raises(ConfigurationError, match=problem) as raised:
         options(tmp_path, f"[traces]\n{table}")
 
-    assert "pass-word" not in str(raised.value)
+    assert "pass-word" not in str(raised.value) and "somebody" not in str(raised.value)
+
+
+def test_what_the_log_says_has_no_secret() -> None:
+    options = TraceOptions(
+        endpoint="https://me:pass%40word@h:4318/v1/traces",
+        headers={"authorization": "Bearer to'ken\\", "x-org": "7", "x-empty": ""},
+    )
+    said = "code: 507, of me: pass%40word, pass@word, Bearer to'ken\\, " + repr("to'ken\\") + ", measured, org 7"
+
+    assert "pass-word" not in options.hide(
+        "Failed to parse: http://so:pass-word@proxy:x", "http://so:pass-word@proxy:x"
+    )
+    assert options.hide(said) == "code: 507, of ***: ***, ***, ***, " + '"***"' + ", measured, org ***"
+
+
+def test_a_deployment_is_refused_if_its_driver_could_not_send_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def require(text: str, **variables: str) -> None:
+        (tmp_path / "deltaworks.toml").write_text(text)
+        require_usable(Settings.from_environment({"DELTAWORKS_PROJECT": str(tmp_path), **variables}), "orders")
+
+    there, not_there = '[traces]\nendpoint = "http://h"', '[traces]\nendpoint = { env = "NOWHERE" }'
+    require(there)
+    require("cores = 2")
+    with pytest.raises(ConfigurationError, match="NOWHERE, which is not set"):
+        require(not_there)
+    require(not_there, DELTAWORKS_SUPERVISOR="elsewhere")
+    require(there.replace("[traces]", "[pipelines.payments.traces]"))
+    monkeypatch.setattr(traces_options, "_NEEDED", ("opentelemetry.nowhere.at_all",))
+    require("cores = 2")
+    with pytest.raises(ConfigurationError, match="is not installed, which \\[traces\\] of 'orders' needs") as raised:
+        require(there)
+    assert raised.value.hint == "pip install 'deltaworks[traces]'"
+
+
+def test_what_a_driver_imports_is_what_a_deployment_looks_for() -> None:
+    assert all(map(traces_options._is_there, traces_options._NEEDED))
+    assert not traces_options._is_there("opentelemetry.nowhere.at_all")
