@@ -205,6 +205,7 @@ class _Session(requests.Session):
 def _require_no_redirect(response: requests.Response, *_: object, **__: object) -> None:
     """The library takes a redirect for a success, though nobody has got anything."""
     if 300 <= response.status_code < 400:
+        response.close()  # nobody else has it
         raise RequestException(f"the answer, {response.status_code}, leads to another address")
 
 
