@@ -126,10 +126,10 @@ def test_nothing_of_a_record_goes_out(settings: Settings) -> None:
 
 
 def test_a_trace_of_very_many_tasks_goes_out_in_parts(settings: Settings) -> None:
-    with otlp_receiver() as received, traced(settings, "orders", 3, to(received, timeout_s=10)) as tracer:
+    with otlp_receiver() as received, traced(settings, "orders", 3, to(received, timeout_s=60)) as tracer:
         tracer.ended(figures(tasks=800))
         tracer.close()
-        spans = received.wait(2)
+        spans = received.wait(2, timeout_s=120)
     assert len({span.span_id for span in spans}) == 1 + 5 + 3 + 2 + 800 * (1 + len(TASK))
     assert len({span.trace_id for span in spans}) == 1
 
@@ -277,7 +277,8 @@ def test_only_the_sampled_ones_go_out(settings: Settings) -> None:
     wanted = {batch for batch in range(40) if is_sampled(trace_id("orders", "q", batch), 0.25)}
     assert 0 < len(wanted) < 40
     with otlp_receiver() as received:
-        with traced(settings, "orders", 3, to(received, sample_ratio=0.25, timeout_s=10)) as tracer:
+        options = to(received, sample_ratio=0.25, timeout_s=60)
+        with traced(settings, "orders", 3, options, close_s=60) as tracer:
             for batch in range(40):
                 tracer.ended(figures(batch, tasks=1))
         found = {span.attributes["deltaworks.batch.id"] for span in received.spans if span.name == "batch"}
