@@ -52,6 +52,7 @@ FILES = (
     "tests/unit/control/test_code.py",
     "tests/unit/control/test_opening.py",
     "tests/unit/control/test_other_code.py",
+    "tests/unit/control/test_project_code.py",
     "tests/unit/control/test_resends.py",
     "tests/unit/explain/test_masking.py",
     "tests/unit/jobs/test_*_check.py",
