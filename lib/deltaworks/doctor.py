@@ -138,12 +138,11 @@ def _spark(settings: Settings) -> Iterator[Finding]:
 
 
 def _traces(settings: Settings) -> Iterator[Finding]:
-    from deltaworks.traces.options import TraceOptions, require_usable
+    from deltaworks.traces.options import require_usable
 
     for name in _jobs(settings):
         try:
-            require_usable(settings, name)
-            options = None if settings.supervisor == "elsewhere" else TraceOptions.of(settings, name)
+            options = require_usable(settings, name)
         except DeltaworksError as error:
             yield Finding("traces", "failed", f"{name}: {error.message}", error.hint)
         else:

@@ -183,8 +183,10 @@ class Driver:
 
 
 @contextmanager
-def watching(settings: Settings) -> Iterator[None]:
-    """Prometheus and Alertmanager, with everything scaled."""
+def watching(home: Path, hook: Webhook) -> Iterator[Settings]:
+    """Prometheus and Alertmanager of a home, with everything scaled, which tell a webhook."""
+    ports = free_ports(2)
+    settings = replace(own_settings(home), prometheus_port=ports[0], alertmanager_port=ports[1], alert_webhook=hook.url)
     monitoring.ensure_program(settings, monitoring.PROMETHEUS, print)
     folder = settings.monitoring
     (folder / "alerts.yml").write_text(rules.render(scale=SCALE))
@@ -209,21 +211,15 @@ def watching(settings: Settings) -> Iterator[None]:
             )
             processes.callback(process.terminate)
             until(partial(monitoring.answers, settings, name))
-        yield
+        yield settings
 
 
 def test_each_alert_reaches_the_webhook_once_and_clears(monkeypatch: pytest.MonkeyPatch) -> None:
     free = {"share": 0.9}
     monkeypatch.setattr(stream, "free_share", lambda _: free["share"])
-    hook, ports = Webhook(), free_ports(2)
+    hook = Webhook()
     with tempfile.TemporaryDirectory(prefix="deltaworks-alerts-") as place, ExitStack() as running:
-        settings = replace(
-            own_settings(Path(place) / "home"),
-            prometheus_port=ports[0],
-            alertmanager_port=ports[1],
-            alert_webhook=hook.url,
-        )
-        running.enter_context(watching(settings))
+        settings = running.enter_context(watching(Path(place) / "home", hook))
         drivers = {}
 
         def start(alert: str, generation: int = 3) -> Driver:
@@ -285,15 +281,9 @@ def test_each_alert_reaches_the_webhook_once_and_clears(monkeypatch: pytest.Monk
 
 
 def test_each_alert_of_connectors_reaches_the_webhook_once_and_clears(monkeypatch: pytest.MonkeyPatch) -> None:
-    hook, ports = Webhook(), free_ports(2)
+    hook = Webhook()
     with tempfile.TemporaryDirectory(prefix="deltaworks-alerts-") as place, ExitStack() as running:
-        settings = replace(
-            own_settings(Path(place) / "home"),
-            prometheus_port=ports[0],
-            alertmanager_port=ports[1],
-            alert_webhook=hook.url,
-        )
-        running.enter_context(watching(settings))
+        settings = running.enter_context(watching(Path(place) / "home", hook))
         worker = Worker(monkeypatch, Path(place), running.enter_context(fake_connect()))
         metrics = ConnectorMetrics()
         looking = threading.Thread(target=worker.run, args=(metrics,))

@@ -288,7 +288,9 @@ def sweep(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also most rows of a topic, or those of a table that is empty now."),
+        typer.Option(
+            "--force", help="Also most rows of a topic, or those of a table that is empty now, or that nobody knows."
+        ),
     ] = False,
 ) -> None:
     """Delete from topics what the new snapshot of a source does not have: rows that went while it read nothing.

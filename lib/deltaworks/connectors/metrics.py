@@ -116,14 +116,14 @@ def _is_known(status: ConnectorStatus, metric: str) -> bool:
 
 
 def _gauge(metric: str, values: Mapping[str, float], text: str) -> Metric:
-    gauge = GaugeMetricFamily(f"{PREFIX}{metric}", text, labels=["connector"])
-    for name, value in values.items():
-        gauge.add_metric([name], float(value))
-    return gauge
+    return _shown(GaugeMetricFamily(f"{PREFIX}{metric}", text, labels=["connector"]), values)
 
 
 def _counter(metric: str, values: Mapping[str, float], text: str) -> Metric:
-    counter = CounterMetricFamily(f"{PREFIX}{metric}", text, labels=["connector"])
+    return _shown(CounterMetricFamily(f"{PREFIX}{metric}", text, labels=["connector"]), values)
+
+
+def _shown(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[str, float]) -> Metric:
     for name, value in values.items():
-        counter.add_metric([name], float(value))
-    return counter
+        family.add_metric([name], float(value))
+    return family

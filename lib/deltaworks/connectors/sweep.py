@@ -170,8 +170,7 @@ def begin_again(settings: Settings, api: ConnectApi, name: str) -> tuple[str, ..
             topic: _Topic(found[topic].id, [ends[at] for at in sorted(ends) if at[0] == topic]) for topic in topics
         }
         note = _Note(at_ms=clock.wall_ms(), topics=noted)
-    settings.begun_again(name).unlink(missing_ok=True)  # that of an earlier reset is wrong, whatever happens now
-    api.reset_offsets(name)
+    _reset(settings, api, name)
     if note is not None:  # only now: without a reset no snapshot follows, and rows that have not changed would be gone
         replace_file(settings.begun_again(name), msgspec.json.encode(note), durable=True)
     return tuple(topics)
@@ -196,10 +195,15 @@ def reset(settings: Settings, api: ConnectApi, name: str) -> str | None:
     try:
         noted = begin_again(settings, api, name)
     except (KafkaReadError, ConfigurationError) as error:
-        settings.begun_again(name).unlink(missing_ok=True)
-        api.reset_offsets(name)
+        _reset(settings, api, name)
         return f"where its topics end is not known, so `sweep` cannot find rows that are gone: {error.message}"
     return f"`deltaworks connect sweep {name}` finds rows that its new snapshot does not have" if noted else None
+
+
+def _reset(settings: Settings, api: ConnectApi, name: str) -> None:
+    """Resets offsets. The note of an earlier reset is wrong from now on, whatever comes of it."""
+    settings.begun_again(name).unlink(missing_ok=True)
+    api.reset_offsets(name)
 
 
 def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) -> Sweep:
@@ -228,6 +232,7 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
     _require_topics(settings, name, note, topics)
     _require_alone(api, name, topics)
     _require_complete(name, api.offsets(name))
+    routers = _routers(config)
     chosen = sorted(set(topics))
     begins, ends = admin.begin_offsets(settings.cluster, chosen), admin.end_offsets(settings.cluster, chosen)
     kept = admin.compacted(settings.cluster, chosen)
@@ -238,7 +243,7 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
         at = sorted(each for each in ends if each[0] == topic)
         boundaries = {each: was[each[1]] if each[1] < len(was) else 0 for each in at}
         seen = {
-            each: _keys(settings.cluster, each, begins.get(each, 0), ends[each], boundary)
+            each: _keys(settings.cluster, each, begins.get(each, 0), ends[each], _Seen(boundary, tables=bool(routers)))
             for each, boundary in boundaries.items()
         }
         # Partitions that a topic got later have taken keys from others, where the records before stay the last ones.
@@ -251,9 +256,9 @@ def plan(settings: Settings, api: ConnectApi, name: str, topics: Sequence[str]) 
         keys |= gone
         whole = topic in kept or not any(begins.get(each, 0) for each in at)
         count = sum(map(len, gone.values()))
-        tables = set[_Table]().union(*(each.tables for each in seen.values()))
+        tables = set[_Table]().union(*(each.written for each in seen.values()))
         old = {key: seen[each].old[key] for each, of_one in gone.items() for key in of_one}
-        mixed = _is_mixed(config, old, tables)
+        mixed = _is_mixed(routers, old, tables)
         found.append(Swept(topic=topic, rows=len(there), gone=count, whole=whole, written=written, mixed=mixed))
     return Sweep(connector=name, topics=tuple(found), keys=keys, ends=ends)
 
@@ -315,15 +320,19 @@ def _require_whole(name: str, config: Mapping[str, str]) -> None:
         )
 
 
-def _is_mixed(config: Mapping[str, str], gone: Mapping[bytes, _Table | None], written: Collection[_Table]) -> bool:
+def _routers(config: Mapping[str, str]) -> list[str]:
+    """The transforms of a connector that may write several tables into one topic."""
+    return [each for name, each in config.items() if name.startswith("transforms.") and each.endswith(_ROUTING)]
+
+
+def _is_mixed(routers: Sequence[str], gone: Mapping[bytes, _Table | None], written: Collection[_Table]) -> bool:
     """Whether rows that are gone may be of another table than those that were written: neither key nor change says so.
 
     Args:
-        config: of the connector.
+        routers: of the connector.
         gone: key -> the table of its last change, if that is an envelope.
         written: the tables of the changes since.
     """
-    routers = [each for name, each in config.items() if name.startswith("transforms.") and each.endswith(_ROUTING)]
     renamed = any(each.endswith(_RENAMING) for each in routers)
     return bool(routers) and not all(
         table in written or row_keys.form_of(key).tells_tables(renamed=renamed) for key, table in gone.items()
@@ -431,44 +440,45 @@ def _table_of(value: bytes) -> _Table | None:
 
 @dataclass
 class _Seen:
-    """The keys of a partition."""
+    """The keys of a partition, before and after a boundary: of each key only the last record counts."""
 
+    boundary: int
+    tables: bool
+    """Whether it matters which tables they are of."""
     old: dict[bytes, _Table | None] = field(default_factory=dict)
     """Those whose last record is before the boundary, and no null; and its table, as far as it says so."""
     new: set[bytes] = field(default_factory=set)
     """Those that have a row."""
     deleted: set[bytes] = field(default_factory=set)
     """Those that had one after the boundary."""
-    tables: set[_Table] = field(default_factory=set)
+    written: set[_Table] = field(default_factory=set)
     """Whose changes are after the boundary, as far as they say so."""
 
+    def take(self, message: Message) -> None:
+        """Takes a record into account."""
+        key, value = message.key(), message.value()
+        if key is None:
+            return
+        self.old.pop(key, None)
+        if value is None:
+            if key in self.new:
+                self.new.remove(key)
+                self.deleted.add(key)
+            return
+        table = _table_of(value) if self.tables else None
+        if int(message.offset() or 0) < self.boundary:
+            self.old[key] = table
+        else:
+            self.new.add(key)
+            self.deleted.discard(key)
+            self.written.update(() if table is None else (table,))
 
-def _keys(kafka: Kafka, at: Position, begin: int, end: int, boundary: int) -> _Seen:
-    """The keys of a partition, before and after the boundary."""
-    seen = _Seen()
+
+def _keys(kafka: Kafka, at: Position, begin: int, end: int, seen: _Seen) -> _Seen:
+    """Reads the keys of a partition."""
     if begin < end:
         with closing(reader(kafka)) as consumer:
             consumer.assign([TopicPartition(*at, begin)])
             for message in messages(consumer, end, f"{at[0]}-{at[1]}"):
-                _take(seen, message, boundary)
+                seen.take(message)
     return seen
-
-
-def _take(seen: _Seen, message: Message, boundary: int) -> None:
-    """Takes a record into account: of each key only the last one counts."""
-    key = message.key()
-    if key is None:
-        return
-    seen.old.pop(key, None)
-    if message.value() is None:
-        if key in seen.new:
-            seen.new.remove(key)
-            seen.deleted.add(key)
-        return
-    table = _table_of(message.value() or b"")
-    if int(message.offset() or 0) < boundary:
-        seen.old[key] = table
-    else:
-        seen.new.add(key)
-        seen.deleted.discard(key)
-        seen.tables.update([table] if table is not None else [])

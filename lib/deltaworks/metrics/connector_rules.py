@@ -7,7 +7,7 @@ its figures are absent: then nothing fires, and what fires is not over.
 from __future__ import annotations
 
 from deltaworks.control.incidents import CONNECT_AWAY_S, DRIFTS_S, Kind
-from deltaworks.metrics.rule import CONNECTORS_JOB, Rule, fires, name_of
+from deltaworks.metrics.rule import CONNECTORS_JOB, Rule, fires, name_of, until
 
 _C = "deltaworks_connector_"
 _THERE = f"max by (connector) ({_C}state == 1)"
@@ -30,7 +30,7 @@ def _most(metric: str, *, over: str = "", range_: str = "") -> str:
 def _until(kind: Kind, opens: str, *stays: str, known: tuple[str, ...]) -> str:
     """Fires when it opens, and on while it stays, or while one of the metrics says nothing of the connector."""
     silent = [f"{_THERE} unless on (connector) {_C}{metric}" for metric in known]
-    return "\nor\n".join((opens, *(f"{each}\n{fires(kind, 'connector')}" for each in (*stays, *silent))))
+    return until(kind, "connector", opens, *stays, *silent)
 
 
 def _grows(metric: str, least: int) -> str:

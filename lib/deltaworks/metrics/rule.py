@@ -42,6 +42,11 @@ def name_of(kind: Kind) -> str:
     return "".join(word.capitalize() for word in KINDS[kind].title.split())
 
 
+def until(kind: Kind, subject: Subject, opens: str, *stays: str) -> str:
+    """Fires when it opens, and on while any of the others holds."""
+    return "\nor\n".join((opens, *(f"{each}\n{fires(kind, subject)}" for each in stays)))
+
+
 def fires(kind: Kind, subject: Subject) -> str:
     """What is there for each subject of which the alert of an incident fires."""
     return f'and on ({subject}) ALERTS{{alertname="{name_of(kind)}", alertstate="firing"}}'

@@ -15,7 +15,7 @@ from deltaworks.control.incidents import DISK_FREE, DISK_FREE_AGAIN, KINDS, LEAS
 from deltaworks.control.observation import STALLED_S
 from deltaworks.errors import ConfigurationError
 from deltaworks.metrics.connector_rules import OF_CONNECTORS
-from deltaworks.metrics.rule import JOB, Rule, fires, name_of
+from deltaworks.metrics.rule import JOB, Rule, name_of, until
 
 _GUIDE = "how-to/metrics"
 _EVERY = "15s"
@@ -53,7 +53,7 @@ def _within_hour(counter: str) -> str:
 
 def _until(kind: Kind, opens: str, stays: str) -> str:
     """Fires when it opens, and on while it stays."""
-    return f"{opens}\nor\n{stays}\n{fires(kind, 'pipeline')}"
+    return until(kind, "pipeline", opens, stays)
 
 
 _LAG = _most("deltaworks_stream_lag_seconds")

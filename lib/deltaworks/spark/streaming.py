@@ -456,7 +456,8 @@ class StreamDriver:
         reach("driver.after_tasks")
         processed = clock.ticks_s()
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == messages.RESULT]
-        figures.processed(results, processed)
+        if self._tracer.takes:
+            figures.processed(results, processed)
         header = next(msgspec.msgpack.decode(r.batch, type=BatchHeader) for r in rows if r.kind == messages.BATCH)
         self._intents.require_same(intent, header.intent)
         record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick, topics=intent.topics)

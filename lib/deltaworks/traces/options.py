@@ -26,25 +26,28 @@ _SHORT = 4
 _NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
-def require_usable(settings: Settings, pipeline: str) -> None:
+def require_usable(settings: Settings, pipeline: str) -> TraceOptions | None:
     """Checks, before a pipeline is deployed, that its driver can send the traces that the settings want.
-
-    Drivers of a supervisor that runs elsewhere are left alone: their secrets and packages are there.
 
     Args:
         settings: of the home.
         pipeline: its name.
 
+    Returns:
+        Where they go; None: it has no traces, or the supervisor runs elsewhere, where its secrets and packages are.
+
     Raises:
         ConfigurationError: a secret is not there, a value that it refers to cannot be used, or OpenTelemetry is not
             installed.
     """
-    if settings.supervisor == "elsewhere" or TraceOptions.of(settings, pipeline) is None:
-        return
+    options = None if settings.supervisor == "elsewhere" else TraceOptions.of(settings, pipeline)
+    if options is None:
+        return None
     if missing := [name for name in _NEEDED if not _is_there(name)]:
         raise ConfigurationError(
             f"'{missing[0]}' is not installed, which [traces] of {pipeline!r} needs.", hint=INSTALL
         )
+    return options
 
 
 def _is_there(module: str) -> bool:

@@ -54,6 +54,9 @@ def _tracer(settings: Settings, pipeline: Pipeline, generation: int, opened: Exi
 class Tracer(Protocol):
     """Takes figures of batches; it never blocks or fails the driver."""
 
+    takes: bool
+    """Whether it needs what tasks have done."""
+
     @property
     def waits(self) -> bool:
         """Whether it wants to know how long a batch took in Spark."""
@@ -75,7 +78,7 @@ class Tracer(Protocol):
 class NoTracer:
     """Nobody takes them."""
 
-    waits, dropped = False, 0
+    takes, waits, dropped = False, False, 0
 
     def ended(self, batch: BatchFigures) -> None:
         pass
@@ -90,7 +93,7 @@ class NoTracer:
 class MissingTracer:
     """Stands for a tracer that could not be made: each batch is one without a trace, sampled or not."""
 
-    waits = False
+    takes, waits = False, False
 
     def __init__(self) -> None:
         self._dropped = 0
@@ -119,6 +122,8 @@ class SamplingTracer:
         hand_on: takes the figures; it does not block.
         count_dropped: how many of those did not arrive.
     """
+
+    takes = True
 
     def __init__(
         self,
